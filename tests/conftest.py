@@ -113,8 +113,14 @@ def empty_database_url(databases: database.Databases) -> Iterator[str]:
 
 
 @pytest.fixture
-def rng(request: pytest.FixtureRequest) -> random.Random:
-    """Dice that fall alike whenever the run's seed and the test's name are the same."""
+def seed(request: pytest.FixtureRequest) -> str:
+    """What the dice of this run start from, printed with the test that fails."""
     seed = request.config.stash[RUN].seed
     print(f"{SEED_VARIABLE}={seed}")
+    return seed
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest, seed: str) -> random.Random:
+    """Dice that fall alike whenever the run's seed and the test's name are the same."""
     return random.Random(f"{seed} {request.node.nodeid}")

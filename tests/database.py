@@ -5,7 +5,7 @@ else the embedded one. On it a run makes
 
     takeback_test_<run>_template     migrated and seeded once, by whichever process comes first
     takeback_test_<run>_<process>    a clone of it for each process of the suite
-    takeback_test_<run>_<process>_n  empty ones, for tests that migrate or fill a database themselves
+    takeback_test_<run>_<process>_n  empty ones, for tests that fill or migrate one themselves
 
 A clone is put back before each test (a few milliseconds) and is made anew (a quarter of a second)
 only when a test changed the schema itself, or when something in it can't be put back.
