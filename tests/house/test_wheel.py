@@ -74,7 +74,7 @@ def test_the_extras_are_those_that_were_promised(wheel):
 
 
 def test_the_extra_all_brings_what_every_other_but_dev_brings(wheel):
-    brought = {extra: set() for extra in EXTRAS}
+    brought: dict[str, set[str]] = {extra: set() for extra in EXTRAS}
     for line in metadata(wheel).get_all("Requires-Dist"):
         requirement, _, extra = line.partition("; extra == ")
         if extra:
