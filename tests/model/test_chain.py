@@ -1,15 +1,17 @@
 """The chain's bytes are fixed for ever: a log written today is proven by every later release."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from takeback.model.chain import GENESIS, body_digest, chain_hash
 
 INTENT = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 
-FIRST = {
+FIRST: dict[str, Any] = {
     "previous": GENESIS,
     "tenant": "default",
     "intent_id": INTENT,
@@ -61,7 +63,7 @@ GOLDEN = [
 
 # No surrogates, which UTF-8 can't hold, and no NUL, which Postgres can't.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
-FIELDS = {
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "previous": st.binary(min_size=32, max_size=32),
     "tenant": TEXT,
     "intent_id": st.uuids(),
@@ -74,7 +76,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("fields, expected", GOLDEN)
+@pytest.mark.parametrize(("fields", "expected"), GOLDEN)
 def test_golden_vectors_never_change(fields, expected):
     assert chain_hash(**fields).hex() == expected
 
@@ -108,7 +110,7 @@ def test_a_previous_hash_of_another_length_is_refused(length):
 
 
 @pytest.mark.parametrize(
-    "name, number",
+    ("name", "number"),
     [
         ("version", 2**31),
         ("schema", 2**31),
@@ -124,7 +126,7 @@ def test_a_number_that_its_column_cannot_hold_is_refused(name, number):
 
 
 @pytest.mark.parametrize(
-    "salt, body, expected",
+    ("salt", "body", "expected"),
     [
         (
             bytes(32),
