@@ -1,0 +1,254 @@
+"""What may be asked of an intent; ``decide`` answers with events or refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from takeback.model.event import Effect, Outcome, RequeueCause
+
+Source = Literal["handler", "find", "person"]
+"""Who knows what became of an attempt. What comes late has a command of its own: AnswerLate."""
+
+DeferCause = Literal["not_dispatched", "interrupted"]
+DoubtCause = Literal["raised", "timed_out", "no_answer", "odd_answer", "interrupted"]
+"""How an attempt can end without an outcome; the end of its lease is ExpireLease."""
+
+ParkCause = Literal["outcome_unknown", "no_upgrade", "key_expired", "contradicted"]
+"""Why a person has to look: nobody can say what became of it; its arguments are of a version that
+no upgrade leads away from; the provider has forgotten the key under which it was to be repeated;
+a late answer says that an attempt did it which was taken to have done nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A call becomes an intent. ``arguments`` is the digest of the stored body.
+
+    ``restores`` is the id of the intent that it takes back; ``after`` and ``repeat_of`` are refs.
+    """
+
+    ref: str
+    tool: str
+    tool_version: int
+    effect: Effect
+    key: str
+    generation: int
+    fingerprint: str
+    run: str | None
+    principal: str
+    arguments: str
+    window: timedelta = timedelta(0)
+    not_before: datetime | None = None
+    needs_approval: bool = False
+    after: tuple[str, ...] = ()
+    restores: str | None = None
+    repeat_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveWindow:
+    """The commit came late: the window counts from ``committed_at``."""
+
+    committed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approve:
+    """A person says yes."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deny:
+    """A person says no. ``reason`` is a digest."""
+
+    by: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireApproval:
+    """Nobody decided in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awake:
+    """What it waited for has succeeded, or its row says to go on without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The window is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A worker takes it for ``lease``."""
+
+    worker: str
+    lease: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandBack:
+    """The worker gives up what it has not begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """The attempt starts, for at most ``lease``; see ``why_not_begin``."""
+
+    lease: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireLease:
+    """The owner has not answered within its lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeed:
+    """It is in the world. ``result`` is a digest."""
+
+    result: str | None
+    affected_count: int = 0
+    source: Source = "handler"
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """Nothing happened and nothing will. ``error`` is a digest.
+
+    For a handler this is about its own attempt, for find and a person about all there were. While
+    ``Intent.attempts_unknown`` names others, giving up on attempts that never got through is
+    LoseTrack: what became of those is still open.
+    """
+
+    code: str
+    error: str | None = None
+    source: Source = "handler"
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defer:
+    """Nothing happened; try again after ``wait``."""
+
+    wait: timedelta
+    cause: DeferCause = "not_dispatched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseTrack:
+    """The attempt ended and nobody knows how."""
+
+    cause: DoubtCause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park:
+    """Nobody but a person can go on: in doubt for good, or claimed and not to be begun."""
+
+    cause: ParkCause = "outcome_unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Due again after ``wait``. ``new_epoch``, a new provider's key, only when no trace was left.
+
+    ``begin_before``, for provider_key: until when the provider keeps the key, counted from the
+    first attempt of this epoch, less a margin. No later attempt begins; None when it forgets none.
+    """
+
+    cause: RequeueCause
+    new_epoch: bool = False
+    by: str | None = None
+    wait: timedelta = timedelta(0)
+    begin_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLate:
+    """Attempt ``attempt`` answered after others had decided about it; ``body`` is a digest.
+
+    Of a purged intent the event holds no digest, so none is to be stored.
+    """
+
+    attempt: int
+    outcome: Outcome
+    body: str | None = None
+    code: str = "provider_rejected"
+    affected_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Take it back before it begins. ``via`` is the ref of the restore."""
+
+    by: str
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginRestore:
+    """Take back what is in the world, by the intent of ref ``via``."""
+
+    by: str
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishRestore:
+    """It has been taken back."""
+
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailRestore:
+    """It can't be taken back: the effect stands."""
+
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtRestore:
+    """Nobody knows whether it was taken back."""
+
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """Forget the bodies, keep the stub."""
+
+
+Command = (
+    Record
+    | MoveWindow
+    | Approve
+    | Deny
+    | ExpireApproval
+    | Awake
+    | Release
+    | Claim
+    | HandBack
+    | Begin
+    | ExpireLease
+    | Succeed
+    | Fail
+    | Defer
+    | LoseTrack
+    | Park
+    | Requeue
+    | AnswerLate
+    | Cancel
+    | BeginRestore
+    | FinishRestore
+    | FailRestore
+    | DoubtRestore
+    | Purge
+)

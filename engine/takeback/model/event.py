@@ -1,0 +1,416 @@
+"""The facts of the log: closed payload types, stable names, versions and upcasters.
+
+A stored name ("intent.held") and a stored field never change their meaning. A payload that has to
+change gets the next ``schema`` number and an upcaster from the one before, so that every event ever
+written stays readable. Payloads hold identifiers, numbers, digests and words of closed sets; what
+must be forgettable lies in bodies beside the log, and an event holds only its digest.
+
+The words that ``evolve`` acts upon are Literals here, and a payload with another one can't be read.
+``cause`` and ``code`` are for people: whoever writes them is held to a closed set (see
+``model.command``), whoever reads them is not, so that a release reads the words of the next.
+
+Instants are microseconds since 1970 in UTC, and their fields end in ``_us``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+from takeback.model.errors import LedgerCorrupt
+
+Effect = Literal["local", "remote"]
+FirstState = Literal["recorded", "awaiting_approval", "waiting", "held", "due"]
+ApprovedState = Literal["waiting", "held", "due"]
+AwokenState = Literal["held", "due"]
+RequeueCause = Literal["absent", "provider_key", "person"]
+Outcome = Literal["succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A payload; subclasses are the closed set of kinds."""
+
+    KIND: ClassVar[str]
+    SCHEMA: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Event):
+    """A call became an intent. ``becomes`` is the state that it starts in.
+
+    ``restores`` is the id of the intent that this one takes back, ``after`` holds refs.
+    """
+
+    KIND = "intent.recorded"
+
+    ref: str
+    tool: str
+    tool_version: int
+    effect: Effect
+    key: str
+    generation: int
+    fingerprint: str
+    run: str | None
+    principal: str
+    becomes: FirstState
+    window_us: int
+    not_before_us: int | None
+    arguments: str
+    restores: str | None
+    repeat_of: str | None
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowMoved(Event):
+    """The commit came late, so the undo window counts from it."""
+
+    KIND = "intent.window_moved"
+
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved(Event):
+    """A person said yes: the window starts now, or when what it waits for has succeeded."""
+
+    KIND = "intent.approved"
+
+    by: str
+    becomes: ApprovedState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied(Event):
+    """A person said no."""
+
+    KIND = "intent.denied"
+
+    by: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalExpired(Event):
+    """Nobody decided in time, which means no."""
+
+    KIND = "intent.approval_expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awoken(Event):
+    """The intents that it waited for have succeeded, or its row says to go on without them."""
+
+    KIND = "intent.awoken"
+
+    becomes: AwokenState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due(Event):
+    """The undo window is over."""
+
+    KIND = "intent.due"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed(Event):
+    """A worker took it under a lease."""
+
+    KIND = "intent.claimed"
+
+    worker: str
+    lease_until_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedBack(Event):
+    """Claimed, not begun, and given up again."""
+
+    KIND = "intent.handed_back"
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptBegan(Event):
+    """From here on the effect may have happened."""
+
+    KIND = "intent.attempt_began"
+
+    attempt: int
+    epoch: int
+    lease_until_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded(Event):
+    """It is in the world. ``source`` says who knows: handler, find, late or person."""
+
+    KIND = "intent.succeeded"
+
+    attempt: int
+    source: Literal["handler", "find", "late", "person"]
+    result: str | None
+    affected_count: int
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Event):
+    """Proved: nothing happened, and trying again unchanged would not help."""
+
+    KIND = "intent.failed"
+
+    attempt: int
+    source: Literal["handler", "find", "late", "person"]
+    code: str
+    error: str | None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred(Event):
+    """Proved: nothing happened, and it may work later."""
+
+    KIND = "intent.deferred"
+
+    attempt: int
+    cause: str
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubt(Event):
+    """The attempt began and nobody knows what became of it."""
+
+    KIND = "intent.in_doubt"
+
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked(Event):
+    """A person has to look; ``cause`` says why."""
+
+    KIND = "intent.parked"
+
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeued(Event):
+    """Due again: the provider never saw it, or keeps its key, or a person asked for it.
+
+    ``begin_before_us`` is when the provider forgets its key; None when that is no reason to stop.
+    """
+
+    KIND = "intent.requeued"
+
+    cause: RequeueCause
+    epoch: int
+    until_us: int
+    begin_before_us: int | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredLate(Event):
+    """The answer of attempt ``attempt`` arrived after others had decided about it."""
+
+    KIND = "intent.answered_late"
+
+    attempt: int
+    outcome: Outcome
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradicted(Event):
+    """A late answer says another thing than what was decided: a person has to look.
+
+    ``decided`` is the verdict on the intent, or no_trace where that attempt was taken to have done
+    nothing.
+    """
+
+    KIND = "intent.contradicted"
+
+    attempt: int
+    decided: Literal["succeeded", "failed", "no_trace"]
+    answered: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(Event):
+    """Taken back before it began. ``via`` is the ref of the restore that did it."""
+
+    KIND = "intent.cancelled"
+
+    by: str
+    via: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreBegan(Event):
+    """It is being taken back, by the intent of ref ``via``."""
+
+    KIND = "intent.restore_began"
+
+    by: str
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(Event):
+    """It was taken back."""
+
+    KIND = "intent.restored"
+
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreFailed(Event):
+    """Taking it back was refused for good: the effect stands."""
+
+    KIND = "intent.restore_failed"
+
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreInDoubt(Event):
+    """Nobody knows yet whether it was taken back."""
+
+    KIND = "intent.restore_in_doubt"
+
+    via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged(Event):
+    """The bodies are gone; key and final state stay."""
+
+    KIND = "intent.purged"
+
+
+EVENTS: tuple[type[Event], ...] = (
+    Recorded,
+    WindowMoved,
+    Approved,
+    Denied,
+    ApprovalExpired,
+    Awoken,
+    Due,
+    Claimed,
+    HandedBack,
+    AttemptBegan,
+    Succeeded,
+    Failed,
+    Deferred,
+    InDoubt,
+    Parked,
+    Requeued,
+    AnsweredLate,
+    Contradicted,
+    Cancelled,
+    RestoreBegan,
+    Restored,
+    RestoreFailed,
+    RestoreInDoubt,
+    Purged,
+)
+
+_BY_KIND = {kind.KIND: kind for kind in EVENTS}
+_FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in EVENTS}
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
+"""(kind, schema) -> the payload of the next schema. Filled when a payload first changes."""
+
+
+def encode(event: Event) -> str:
+    r"""The text that is stored and hashed: ASCII JSON with sorted keys and no white space.
+
+    >>> encode(Denied(by="zoë", reason=None))
+    '{"by":"zo\\u00eb","reason":null}'
+    """
+    payload = {name: getattr(event, name) for name in _FIELDS[type(event)]}
+    return json.dumps(payload, sort_keys=True, separators=(",", ":"))
+
+
+def decode(
+    kind: str,
+    schema: int,
+    payload: str,
+    upcasters: Mapping[tuple[str, int], Upcaster] | None = None,
+) -> Event:
+    """The event behind a stored payload, brought up to today's schema.
+
+    >>> decode("intent.denied", 1, '{"by":"dana","reason":null}')
+    Denied(by='dana', reason=None)
+
+    Raises LedgerCorrupt when kind or schema is unknown, or the payload is not what they say.
+    """
+    target = _BY_KIND.get(kind)
+    if target is None or not 1 <= schema <= target.SCHEMA:
+        raise LedgerCorrupt(f"expected an event of this release, found {kind!r} schema {schema}")
+    steps = UPCASTERS if upcasters is None else upcasters
+    try:
+        fields = json.loads(payload, object_pairs_hook=_unique)
+        for step in range(schema, target.SCHEMA):
+            fields = steps[kind, step](fields)
+        return _build(target, fields)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
+        raise LedgerCorrupt(f"the payload of {kind!r} schema {schema} can't be read") from problem
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a field is given twice")
+    return fields
+
+
+def _build(target: type[Event], fields: Any) -> Event:
+    hints = _hints(target.KIND)
+    if not isinstance(fields, dict) or fields.keys() != hints.keys():
+        raise ValueError(f"expected exactly the fields {', '.join(hints)}")
+    for name, hint in hints.items():
+        if not _fits(fields[name], hint):
+            raise ValueError(f"field {name!r} is no {hint}")
+    return target(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+
+
+@cache
+def _hints(kind: str) -> Mapping[str, Any]:
+    target = _BY_KIND[kind]
+    hints = get_type_hints(target)
+    return {name: hints[name] for name in _FIELDS[target]}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value out of JSON is what an annotation says, and its number one that is stored.
+
+    >>> _fits("due", AwokenState), _fits("later", AwokenState), _fits(True, int), _fits(2**63, int)
+    (True, False, False, False)
+    >>> _fits(None, int | None), _fits(["a"], tuple[str, ...]), _fits("a", tuple[str, ...])
+    (True, True, False)
+    """
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, option) for option in get_args(hint))
+    if origin is Literal:
+        return type(value) is str and value in get_args(hint)
+    if origin is tuple:
+        return type(value) is list and all(type(item) is str for item in value)
+    return type(value) is hint and (hint is not int or -(2**63) <= value < 2**63)

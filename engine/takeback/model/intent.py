@@ -1,0 +1,491 @@
+"""An intent: its states, which of them may follow which, and how an event changes it.
+
+``evolve`` is the only way in which an intent changes, in memory and when the log is folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+from uuid import UUID
+
+from takeback.model import event as events
+from takeback.model.errors import LedgerCorrupt
+
+
+class State(StrEnum):
+    """Where an intent stands."""
+
+    RECORDED = "recorded"
+    AWAITING_APPROVAL = "awaiting_approval"
+    WAITING = "waiting"
+    HELD = "held"
+    DUE = "due"
+    CLAIMED = "claimed"
+    EXECUTING = "executing"
+    IN_DOUBT = "in_doubt"
+    PARKED = "parked"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    RESTORING = "restoring"
+    RESTORED = "restored"
+    RESTORE_FAILED = "restore_failed"
+    PURGED = "purged"
+
+
+CANCELLABLE = frozenset(
+    {State.AWAITING_APPROVAL, State.WAITING, State.HELD, State.DUE, State.CLAIMED}
+)
+"""No attempt is running: taking it back means that it never happens; see ``is_cancellable``."""
+
+FINAL = frozenset(
+    {
+        State.SUCCEEDED,
+        State.FAILED,
+        State.CANCELLED,
+        State.DENIED,
+        State.EXPIRED,
+        State.RESTORED,
+        State.RESTORE_FAILED,
+    }
+)
+"""Nobody is working on it, and nothing is open about it."""
+
+MAY_BECOME: dict[State | None, frozenset[State]] = {
+    None: frozenset(
+        {State.RECORDED, State.AWAITING_APPROVAL, State.WAITING, State.HELD, State.DUE}
+    ),
+    State.RECORDED: frozenset({State.SUCCEEDED, State.FAILED}),
+    State.AWAITING_APPROVAL: frozenset(
+        {
+            State.WAITING,
+            State.HELD,
+            State.DUE,
+            State.CANCELLED,
+            State.DENIED,
+            State.EXPIRED,
+        }
+    ),
+    State.WAITING: frozenset({State.HELD, State.DUE, State.CANCELLED}),
+    State.HELD: frozenset({State.DUE, State.CANCELLED}),
+    State.DUE: frozenset({State.CLAIMED, State.CANCELLED}),
+    State.CLAIMED: frozenset({State.EXECUTING, State.DUE, State.PARKED, State.CANCELLED}),
+    State.EXECUTING: frozenset({State.SUCCEEDED, State.FAILED, State.DUE, State.IN_DOUBT}),
+    State.IN_DOUBT: frozenset(
+        {
+            State.SUCCEEDED,
+            State.FAILED,
+            State.DUE,
+            State.PARKED,
+            State.RESTORED,
+            State.RESTORE_FAILED,
+        }
+    ),
+    State.PARKED: frozenset({State.SUCCEEDED, State.FAILED, State.DUE}),
+    State.FAILED: frozenset({State.DUE, State.PURGED}),
+    State.SUCCEEDED: frozenset({State.RESTORING, State.PURGED}),
+    State.RESTORING: frozenset({State.RESTORED, State.RESTORE_FAILED, State.IN_DOUBT}),
+    State.RESTORE_FAILED: frozenset({State.RESTORING, State.PURGED}),
+    State.RESTORED: frozenset({State.PURGED}),
+    State.CANCELLED: frozenset({State.PURGED}),
+    State.DENIED: frozenset({State.PURGED}),
+    State.EXPIRED: frozenset({State.PURGED}),
+    State.PURGED: frozenset(),
+}
+"""The lifecycle, one event at a time: a held intent passes through due as it is claimed."""
+
+_KEEPS_STATE = (events.WindowMoved, events.AnsweredLate, events.Contradicted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What is known of an intent; each field but ``lease_until`` follows from its events.
+
+    ``version`` is the number of its last event and fences every write. ``due_at`` is when it may
+    be claimed, None where no such instant is known. ``settled_at`` is when it was last decided
+    whether the effect is in the world. ``last_word`` is the final state of what is now purged.
+
+    ``attempts_unknown`` are the attempts, ascending, that may have done it although the engine went
+    on: parked or tried again in doubt, or contradicted. While there are any, the effect may be in
+    the world, whatever the state. ``begin_before`` is when the provider forgets the key that makes
+    a repeat safe. ``contradicted`` means that a late answer denies what was decided, and that no
+    person has decided since.
+    """
+
+    tenant: str
+    id: UUID
+    ref: str
+    tool: str
+    tool_version: int
+    effect: str
+    key: str
+    generation: int
+    fingerprint: str
+    run: str | None
+    principal: str
+    state: State
+    version: int
+    recorded_at: datetime
+    window: timedelta
+    not_before: datetime | None = None
+    after: tuple[str, ...] = ()
+    due_at: datetime | None = None
+    attempt: int = 0
+    epoch: int = 0
+    attempts_unknown: tuple[int, ...] = ()
+    begin_before: datetime | None = None
+    lease_until: datetime | None = None
+    affected_count: int = 0
+    restores: UUID | None = None
+    repeat_of: str | None = None
+    restored_via: str | None = None
+    taken_back_by: str | None = None
+    settled_at: datetime | None = None
+    last_word: State | None = None
+    contradicted: bool = False
+    head_hash: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """An event as it stands in the log."""
+
+    tenant: str
+    intent_id: UUID
+    version: int
+    position: int
+    at: datetime
+    event: events.Event
+    hash: bytes = b""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(micros: int) -> datetime:
+    """The instant that many microseconds after 1970 in UTC.
+
+    >>> instant(1_000_000).isoformat()
+    '1970-01-01T00:00:01+00:00'
+    """
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def micros(at: datetime) -> int:
+    """Microseconds since 1970 in UTC; exact, where a float would not be.
+
+    >>> micros(instant(1_764_000_000_123_457))
+    1764000000123457
+    """
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def is_cancellable(intent: Intent) -> bool:
+    """Whether cancelling proves that the effect never happens."""
+    may_have_happened = intent.attempts_unknown or intent.contradicted
+    return intent.state in CANCELLABLE and not may_have_happened
+
+
+def evolve(intent: Intent | None, fact: Fact) -> Intent:
+    """The intent after one more event.
+
+    Raises LedgerCorrupt when the event can't follow: it is another intent's, a version is missing,
+    the first event is no recording, or the lifecycle has no such step.
+    """
+    event = fact.event
+    _require_next(intent, fact)
+    try:
+        if isinstance(event, events.Recorded):
+            after = _recorded(fact, event)
+        else:
+            assert intent is not None
+            before = replace(intent, version=fact.version, head_hash=fact.hash)
+            after = _advance(before, fact.at, event)
+    except (ValueError, OverflowError) as problem:
+        raise LedgerCorrupt(
+            f"{event.KIND!r} of intent {fact.intent_id} makes no sense"
+        ) from problem
+    _require_step(intent, after, event)
+    return after
+
+
+def _require_next(intent: Intent | None, fact: Fact) -> None:
+    if (intent is None) != isinstance(fact.event, events.Recorded):
+        raise LedgerCorrupt(f"intent {fact.intent_id} begins with its recording, and only once")
+    if intent is not None and (intent.tenant, intent.id) != (fact.tenant, fact.intent_id):
+        raise LedgerCorrupt(f"intent {intent.ref} is given an event of {fact.intent_id}")
+    before = 0 if intent is None else intent.version
+    if fact.version != before + 1:
+        raise LedgerCorrupt(f"intent {fact.intent_id} goes from version {before} to {fact.version}")
+
+
+def _require_step(before: Intent | None, after: Intent, event: events.Event) -> None:
+    state = before.state if before is not None else None
+    if isinstance(event, events.WindowMoved):
+        possible = state is State.HELD
+    elif isinstance(event, _KEEPS_STATE):
+        possible = True
+    else:
+        possible = after.state in MAY_BECOME[state]
+    if not possible:
+        raise LedgerCorrupt(f"{event.KIND!r} can't follow in state {state and state.value!r}")
+
+
+def fold(facts: Iterable[Fact]) -> Intent | None:
+    """The intent that a whole history describes; None for an empty one."""
+    intent = None
+    for fact in facts:
+        intent = evolve(intent, fact)
+    return intent
+
+
+def foresee(intent: Intent, following: Iterable[events.Event], at: datetime) -> Intent:
+    """The intent as it will be once ``following`` are stored, so that more can be decided on it."""
+    for event in following:
+        fact = Fact(
+            tenant=intent.tenant,
+            intent_id=intent.id,
+            version=intent.version + 1,
+            position=0,
+            at=at,
+            event=event,
+        )
+        intent = evolve(intent, fact)
+    return intent
+
+
+def _recorded(fact: Fact, event: events.Recorded) -> Intent:
+    state = State(event.becomes)
+    window = timedelta(microseconds=event.window_us)
+    not_before = instant(event.not_before_us) if event.not_before_us is not None else None
+    intent = Intent(
+        tenant=fact.tenant,
+        id=fact.intent_id,
+        ref=event.ref,
+        tool=event.tool,
+        tool_version=event.tool_version,
+        effect=event.effect,
+        key=event.key,
+        generation=event.generation,
+        fingerprint=event.fingerprint,
+        run=event.run,
+        principal=event.principal,
+        state=state,
+        version=fact.version,
+        recorded_at=fact.at,
+        window=window,
+        not_before=not_before,
+        after=event.after,
+        restores=UUID(event.restores) if event.restores else None,
+        repeat_of=event.repeat_of,
+        head_hash=fact.hash,
+    )
+    return _scheduled(intent, state, fact.at)
+
+
+def _scheduled(intent: Intent, state: State, at: datetime) -> Intent:
+    """Entering held or due starts the window; every other state has no instant to be claimed at."""
+    if state not in (State.HELD, State.DUE):
+        return replace(intent, state=state, due_at=None)
+    due_at = at + intent.window
+    if intent.not_before is not None:
+        due_at = max(due_at, intent.not_before)
+    return replace(intent, state=state, due_at=due_at)
+
+
+def _advance(intent: Intent, at: datetime, event: events.Event) -> Intent:
+    match event:
+        case (
+            events.AttemptBegan()
+            | events.Claimed()
+            | events.HandedBack()
+            | events.Deferred()
+            | events.Requeued()
+        ):
+            return _dispatched(intent, event)
+        case (
+            events.InDoubt()
+            | events.Parked()
+            | events.Succeeded()
+            | events.Failed()
+            | events.AnsweredLate()
+            | events.Contradicted()
+        ):
+            return _answered(intent, at, event)
+        case (
+            events.Cancelled()
+            | events.RestoreBegan()
+            | events.Restored()
+            | events.RestoreFailed()
+            | events.RestoreInDoubt()
+        ):
+            return _taken_back(intent, at, event)
+        case _:
+            return _passed(intent, at, event)
+
+
+def _passed(intent: Intent, at: datetime, event: events.Event) -> Intent:
+    """Time went by, or somebody decided whether it may happen, or it was forgotten."""
+    match event:
+        case events.WindowMoved(until_us=until_us):
+            return replace(intent, due_at=instant(until_us))
+        case events.Approved(becomes=becomes) | events.Awoken(becomes=becomes):
+            return _scheduled(intent, State(becomes), at)
+        case events.Denied():
+            return replace(intent, state=State.DENIED, settled_at=at)
+        case events.ApprovalExpired():
+            return replace(intent, state=State.EXPIRED, settled_at=at)
+        case events.Due():
+            return replace(intent, state=State.DUE)
+        case events.Purged():
+            return replace(intent, state=State.PURGED, last_word=intent.state, fingerprint="")
+        case _:
+            raise LedgerCorrupt(f"event {event.KIND!r} changes no intent")
+
+
+def _dispatched(
+    intent: Intent,
+    event: events.AttemptBegan
+    | events.Claimed
+    | events.HandedBack
+    | events.Deferred
+    | events.Requeued,
+) -> Intent:
+    match event:
+        case events.Claimed(lease_until_us=lease):
+            return replace(intent, state=State.CLAIMED, lease_until=instant(lease))
+        case events.HandedBack():
+            return replace(intent, state=State.DUE, lease_until=None)
+        case events.AttemptBegan(attempt=attempt, epoch=epoch, lease_until_us=lease):
+            return replace(
+                intent,
+                state=State.EXECUTING,
+                attempt=attempt,
+                epoch=epoch,
+                due_at=None,
+                lease_until=instant(lease),
+            )
+        case events.Deferred(until_us=until_us):
+            return replace(intent, state=State.DUE, due_at=instant(until_us), lease_until=None)
+        case events.Requeued(
+            cause=cause, epoch=epoch, until_us=until_us, begin_before_us=before_us
+        ):
+            return replace(
+                intent,
+                state=State.DUE,
+                epoch=epoch,
+                due_at=instant(until_us),
+                attempts_unknown=() if cause == "absent" else _with_doubt(intent),
+                begin_before=instant(before_us) if before_us is not None else None,
+                contradicted=intent.contradicted and cause != "person",
+                settled_at=None,
+            )
+        case _:
+            assert_never(event)
+
+
+def _answered(
+    intent: Intent,
+    at: datetime,
+    event: events.InDoubt
+    | events.Parked
+    | events.Succeeded
+    | events.Failed
+    | events.AnsweredLate
+    | events.Contradicted,
+) -> Intent:
+    match event:
+        case events.InDoubt():
+            return replace(intent, state=State.IN_DOUBT, lease_until=None)
+        case events.Parked():
+            return replace(
+                intent,
+                state=State.PARKED,
+                due_at=None,
+                attempts_unknown=_with_doubt(intent),
+                lease_until=None,
+            )
+        case events.Succeeded(attempt=attempt, source=source, affected_count=count):
+            return replace(
+                intent,
+                state=State.SUCCEEDED,
+                affected_count=count,
+                attempts_unknown=_without(intent, attempt),
+                lease_until=None,
+                settled_at=at,
+                contradicted=intent.contradicted and source != "person",
+            )
+        case events.Failed(attempt=attempt, source=source):
+            about_all = source in ("find", "person")
+            return replace(
+                intent,
+                state=State.FAILED,
+                attempts_unknown=() if about_all else _without(intent, attempt),
+                lease_until=None,
+                settled_at=at,
+                contradicted=intent.contradicted and source != "person",
+            )
+        case events.AnsweredLate(attempt=attempt, outcome=outcome):
+            if outcome == "succeeded":
+                return intent
+            return replace(intent, attempts_unknown=_without(intent, attempt))
+        case events.Contradicted(attempt=attempt, answered=answered):
+            known = intent.attempts_unknown
+            unknown = _with(intent, attempt) if answered == "succeeded" else known
+            return replace(intent, attempts_unknown=unknown, contradicted=True)
+        case _:
+            assert_never(event)
+
+
+def _with_doubt(intent: Intent) -> tuple[int, ...]:
+    """The engine goes on: what is in doubt now will be among the attempts that nobody knows of."""
+    in_doubt = intent.state is State.IN_DOUBT
+    return _with(intent, intent.attempt) if in_doubt else intent.attempts_unknown
+
+
+def _with(intent: Intent, attempt: int) -> tuple[int, ...]:
+    return tuple(sorted({*intent.attempts_unknown, attempt}))
+
+
+def _without(intent: Intent, attempt: int) -> tuple[int, ...]:
+    return tuple(number for number in intent.attempts_unknown if number != attempt)
+
+
+def _taken_back(
+    intent: Intent,
+    at: datetime,
+    event: events.Cancelled
+    | events.RestoreBegan
+    | events.Restored
+    | events.RestoreFailed
+    | events.RestoreInDoubt,
+) -> Intent:
+    match event:
+        case events.Cancelled(by=by, via=via):
+            return replace(
+                intent,
+                state=State.CANCELLED,
+                due_at=None,
+                lease_until=None,
+                taken_back_by=by,
+                restored_via=via,
+                settled_at=at,
+            )
+        case events.RestoreBegan(by=by, via=via):
+            return replace(intent, state=State.RESTORING, taken_back_by=by, restored_via=via)
+        case events.Restored():
+            return replace(intent, state=State.RESTORED, settled_at=at)
+        case events.RestoreFailed():
+            return replace(
+                intent, state=State.RESTORE_FAILED, taken_back_by=None, restored_via=None
+            )
+        case events.RestoreInDoubt():
+            return replace(intent, state=State.IN_DOUBT)
+        case _:
+            assert_never(event)
