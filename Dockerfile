@@ -9,7 +9,7 @@ RUN sed -nE 's/^([A-Za-z0-9._-]+==[^ ;]+).*/\1/p' requirements.lock > /constrain
 COPY . .
 ARG EXTRAS=""
 RUN python -m venv /app \
-    && /app/bin/pip install --no-cache-dir --constraint /constraints.txt ".[$EXTRAS]" \
+    && /app/bin/pip install --no-cache-dir --constraint /constraints.txt ".${EXTRAS:+[$EXTRAS]}" \
     && /app/bin/pip uninstall --yes pip
 
 FROM python:3.13-slim
