@@ -1,0 +1,80 @@
+"""What a row's effect must say, and which faces of its handler it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, assert_never
+
+from takeback.declare import COMPENSATE, Blind, Keyed, Local, Lookup, Read, Remote, Tool
+from takeback.model.handler import Handler
+
+Problem = tuple[str, str]
+
+
+def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
+    """What is wrong with the row's effect; faces are looked for where there is a handler."""
+    effect: Any = tool.effect
+    if not isinstance(effect, Read | Local | Remote):
+        yield "its effect is none", "write effect=Read(), Local(...) or Remote(...)"
+        return
+    known: Read | Local | Remote = effect
+    match known:
+        case Read():
+            return
+        case Local():
+            yield from _local(known)
+            yield from _needs(handler, "restore", "a local effect is taken back by its handler")
+        case Remote():
+            yield from _remote(known)
+            if known.reversal is COMPENSATE:
+                yield from _needs(handler, "restore", "its reversal is COMPENSATE")
+            if isinstance(known.upstream, Lookup):
+                yield from _needs(handler, "find", "its upstream is LOOKUP")
+        case _:
+            assert_never(known)
+
+
+def _local(effect: Local) -> Iterator[Problem]:
+    if effect.retention is not None and effect.retention <= timedelta(0):
+        yield "its retention is not positive", "write retention=days(30), or None for ever"
+    if effect.quiet < timedelta(0):
+        yield "its quiet time is negative", "write quiet=minutes(10), or minutes(0) for none"
+
+
+def _remote(effect: Remote) -> Iterator[Problem]:
+    upstream: Any = effect.upstream
+    if upstream is None:
+        yield (
+            "it doesn't say how its provider treats a repeat",
+            "add upstream=KEYED(ttl=...), LOOKUP or BLIND to Remote",
+        )
+    elif isinstance(upstream, type) and issubclass(upstream, Keyed):
+        yield "KEYED doesn't say how long the provider keeps a key", "write KEYED(ttl=hours(24))"
+    elif not isinstance(upstream, Keyed | Lookup | Blind):
+        yield "its upstream is none", "write upstream=KEYED(ttl=...), LOOKUP or BLIND"
+    elif isinstance(upstream, Keyed) and upstream.ttl <= timedelta(0):
+        yield "its provider's keys live no time at all", "write KEYED(ttl=hours(24))"
+    yield from _times(effect)
+
+
+def _times(effect: Remote) -> Iterator[Problem]:
+    if effect.window < timedelta(0):
+        yield "its window is negative", "write window=seconds(60), or seconds(0) for none"
+    elif effect.guard_s < 0 or effect.guard_s > effect.window.total_seconds():
+        yield (
+            f"its guard_s is {effect.guard_s:g}, expected 0 to {effect.window.total_seconds():g}",
+            "shorten guard_s, or lengthen the window",
+        )
+    if effect.attempt_seconds_max <= 0:
+        yield (
+            f"its attempt_seconds_max is {effect.attempt_seconds_max:g}, expected more than 0",
+            "give an attempt some seconds",
+        )
+    if effect.attempts_max < 1:
+        yield f"its attempts_max is {effect.attempts_max}", "allow at least one attempt"
+
+
+def _needs(handler: Handler | None, face: str, why: str) -> Iterator[Problem]:
+    if handler is not None and getattr(handler, face) is None:
+        yield f"its handler has no face {face!r}, and {why}", f"add {face} to the handler"

@@ -1,0 +1,160 @@
+"""The rows of a catalog, each bound to its handler: what a call looks its tool up in.
+
+Nothing half bound exists: ``build`` answers with a registry in which every row can be run, or
+raises with every problem of every row.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from takeback.catalog.binding import Unbound, bind, strays
+from takeback.catalog.rule import problems
+from takeback.declare import Catalog, Effect, Read, Tool
+from takeback.model.errors import InvalidCatalog, UnknownTool
+from takeback.model.handler import Handler
+from takeback.model.likeness import folded, look_alikes
+
+NEAREST_MAX = 3
+
+# Last in the schema of every tool that writes; they are the engine's, and no row declares them.
+RESERVED_PROPERTIES: Mapping[str, Mapping[str, Any]] = {
+    "repeat_of": {
+        "type": "string",
+        "description": "the ref of an earlier, equal call: do it once more, on purpose",
+    },
+    "expect": {
+        "type": "string",
+        "description": "what a preview answered: refused if anything else would be affected",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A row and the handler that carries it out."""
+
+    tool: Tool
+    handler: Handler
+
+    @property
+    def name(self) -> str:
+        """The name of the row."""
+        return self.tool.name
+
+    @property
+    def effect(self) -> Effect:
+        """The effect of the row."""
+        return self.tool.effect
+
+
+class Registry:
+    """Every bound row of an app, in the order of its catalog."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, bound: Mapping[str, Bound]) -> None:
+        self._bound = dict(bound)
+
+    def __iter__(self) -> Iterator[Bound]:
+        return iter(self._bound.values())
+
+    def __len__(self) -> int:
+        return len(self._bound)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bound
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rows, in the order of the catalog."""
+        return tuple(self._bound)
+
+    def tool(self, name: str) -> Bound:
+        """The bound row of that name.
+
+        Raises UnknownTool, with the nearest names.
+        """
+        found = self._bound.get(name)
+        if found is None:
+            raise UnknownTool(name, _nearest(str(name), self.names))
+        return found
+
+
+def build(catalog: Catalog, handlers: ModuleType | Mapping[str, Any] | object) -> Registry:
+    """Binds every row of ``catalog`` to its handler.
+
+    Raises InvalidCatalog, whose message is one line per problem: the row, what is wrong, the fix.
+    """
+    lines: list[str] = []
+    bound: dict[str, Bound] = {}
+    for tool in catalog:
+        handler = bind(handlers, tool.name)
+        if isinstance(handler, Unbound):
+            lines.append(f"row {tool.name!r}: {handler.found}; fix: {handler.fix}")
+            found = problems(tool, None)
+        else:
+            bound[tool.name] = Bound(tool=tool, handler=handler)
+            found = problems(tool, handler)
+        lines += [f"row {tool.name!r}: {wrong}; fix: {fix}" for wrong, fix in found]
+    names = [tool.name for tool in catalog]
+    lines += [
+        f"handler {name!r}: {stray.found}; fix: {stray.fix}"
+        for name, stray in strays(handlers, names)
+    ]
+    if lines:
+        raise InvalidCatalog("\n".join(lines))
+    return Registry(bound)
+
+
+def schema(bound: Bound) -> dict[str, Any]:
+    """The JSON schema of the row's arguments as a model sees it.
+
+    Closed: nothing undeclared is taken. Tools that write end with ``repeat_of`` and ``expect``.
+    """
+    generated = bound.tool.arguments.model_json_schema()
+    document: dict[str, Any] = _untitled(generated)
+    document.pop("description", None)
+    properties = dict(document.get("properties", {}))
+    if not isinstance(bound.effect, Read):
+        properties |= copy.deepcopy(dict(RESERVED_PROPERTIES))
+    result = {
+        "type": "object",
+        "properties": properties,
+        "required": document.get("required", []),
+        "additionalProperties": False,
+    }
+    rest = {name: value for name, value in document.items() if name not in result}
+    return result | rest
+
+
+def _nearest(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    same = [known for known in names if folded(known) == folded(name[:NAME_LENGTH_READ])]
+    return tuple([*same, *look_alikes(name, names)][:NEAREST_MAX])
+
+
+# Of a name that is no tool's, only so much is compared.
+NAME_LENGTH_READ = 200
+
+
+def _untitled(node: Any) -> Any:
+    """The schema without the titles that pydantic makes of the names, and closed at every level."""
+    if isinstance(node, list):
+        return [_untitled(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    result: dict[str, Any] = {}
+    for name, value in node.items():
+        if name in {"properties", "$defs", "patternProperties"}:
+            result[name] = {key: _untitled(each) for key, each in value.items()}
+        elif name in {"default", "enum", "const", "examples"}:
+            result[name] = value
+        elif name != "title":
+            result[name] = _untitled(value)
+    if result.get("type") == "object" and "properties" in result:
+        result.setdefault("additionalProperties", False)
+    return result

@@ -1,0 +1,194 @@
+"""The arguments of one call: checked against the tool's model, and brought into one form.
+
+``canonical`` holds every argument, defaults too, as JSON: keys and fingerprints are made of it, it
+is what is stored, and ``revive`` rebuilds the model from it, under a later version of the row too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from takeback.declare import Tool
+from takeback.model.canonical import canonical_arguments, canonical_value
+from takeback.model.errors import InvalidArguments, InvalidCatalog
+from takeback.model.explanation import explain
+from takeback.model.reading import Fault, Path, read
+from takeback.model.shape import called, single
+from takeback.model.violation import Repair, Violation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """Validated arguments: the model a handler gets, and the one JSON form of all of them."""
+
+    model: BaseModel
+    canonical: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One field that two calls disagree on; None where a call has no such field."""
+
+    field: str
+    first: Any
+    now: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """The wire shape."""
+        return {"field": self.field, "first": self.first, "now": self.now}
+
+
+def validate(tool: Tool, received: Mapping[str, Any]) -> Arguments:
+    """The arguments of a call of ``tool``.
+
+    Raises InvalidArguments with every violation at once.
+    """
+    given, faults = read(received)
+    if not isinstance(received, Mapping):
+        raise InvalidArguments(explain(tool.arguments, given, faults, None))
+    try:
+        model = _parsed(tool.arguments, given)
+    except ValidationError as refusal:
+        faults += _faults_elsewhere(tool.arguments, given, refusal)
+        raise InvalidArguments(explain(tool.arguments, given, faults, refusal)) from None
+    canonical, unspeakable = canonical_arguments(model, given)
+    if faults or unspeakable:
+        raise InvalidArguments(explain(tool.arguments, given, faults + unspeakable, None))
+    return Arguments(model=model, canonical=canonical)
+
+
+def revive(tool: Tool, version: int, canonical: Mapping[str, Any]) -> Arguments:
+    """Stored canonical arguments as this release understands them.
+
+    ``version`` is the row's version they were recorded under; the row's upgrades lead from there
+    to its version now.
+    Raises InvalidCatalog when a step is missing or fails, InvalidArguments when what comes out is
+    no call of this tool.
+    """
+    if version > tool.version:
+        raise InvalidCatalog(
+            f"row {tool.name!r}: arguments were recorded under version {version}, and this release "
+            f"has version {tool.version}; fix: run them with the later release"
+        )
+    held = copy.deepcopy(dict(canonical))
+    for step in range(version, tool.version):
+        held = _upgraded(tool, step, held)
+    return validate(tool, held)
+
+
+def differences(first: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Where two calls' canonical arguments disagree, sorted by field.
+
+    >>> differences({"note": "a", "to": "x"}, {"note": "b", "to": "x"})
+    (Difference(field='note', first='a', now='b'),)
+    """
+    found: list[tuple[Path, Any, Any]] = []
+    _compare(dict(first), dict(now), (), found)
+    found.sort(key=lambda each: [(type(part) is str, part) for part in each[0]])
+    return tuple(
+        Difference(field=".".join(map(str, path)), first=was, now=is_now)
+        for path, was, is_now in found
+    )
+
+
+def next_call(
+    tool_name: str, received: Mapping[str, Any], violations: Sequence[Violation]
+) -> dict[str, Any] | None:
+    """The call with every mechanical suggestion applied; None unless that mends all of it.
+
+    >>> wrong = Violation(field="status", code="not_permitted", message="", suggestion="open",
+    ...                   repair=Repair.MECHANICAL)
+    >>> next_call("update_ticket", {"status": "OPEN"}, [wrong])
+    {'tool': 'update_ticket', 'arguments': {'status': 'open'}}
+    """
+    arguments, faults = canonical_value(dict(received))
+    if faults or not violations:
+        return None
+    for violation in violations:
+        if violation.repair is not Repair.MECHANICAL or violation.suggestion is None:
+            return None
+        if not _replaced(arguments, violation.field, violation.suggestion):
+            return None
+    return {"tool": tool_name, "arguments": arguments}
+
+
+def _parsed(model: type[BaseModel], given: dict[str, Any]) -> BaseModel:
+    return model.model_validate(given, extra="forbid", by_alias=True, by_name=True)
+
+
+def _faults_elsewhere(
+    model: type[BaseModel], given: Mapping[str, Any], refusal: ValidationError
+) -> list[Fault]:
+    """What has no canonical form among the arguments that the refusal says nothing about."""
+    refused = {error["loc"][0] for error in refusal.errors(include_url=False) if error["loc"]}
+    faults: list[Fault] = []
+    for name, field in model.model_fields.items():
+        key = name if name in given else called(name, field)
+        if key not in given or key in refused:
+            continue
+        try:
+            alone = _parsed(single(model, name), {key: given[key]})
+        except ValidationError:
+            continue
+        faults += canonical_arguments(alone, given)[1]
+    return faults
+
+
+def _upgraded(tool: Tool, step: int, held: dict[str, Any]) -> dict[str, Any]:
+    upgrade = tool.upgrades.get(step)
+    if upgrade is None:
+        raise InvalidCatalog(
+            f"row {tool.name!r}: no upgrade from version {step} to {step + 1}; "
+            f"fix: add upgrades={{{step}: ...}} to the row"
+        )
+    try:
+        result = upgrade(held)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as wrong:
+        raise InvalidCatalog(
+            f"row {tool.name!r}: its upgrade from version {step} raised {type(wrong).__name__}; "
+            f"fix: make it take every call that version {step} recorded"
+        ) from wrong
+    if not isinstance(result, dict):
+        raise InvalidCatalog(
+            f"row {tool.name!r}: its upgrade from version {step} answered "
+            f"{type(result).__name__}; fix: answer the arguments of version {step + 1} as a dict"
+        )
+    return result
+
+
+def _compare(first: Any, now: Any, path: Path, found: list[tuple[Path, Any, Any]]) -> None:
+    if isinstance(first, dict) and isinstance(now, dict):
+        for key in first.keys() | now.keys():
+            _compare(first.get(key), now.get(key), (*path, key), found)
+    elif isinstance(first, list) and isinstance(now, list) and len(first) == len(now):
+        for index, (was, is_now) in enumerate(zip(first, now, strict=True)):
+            _compare(was, is_now, (*path, index), found)
+    # True equals 1 in Python, and not in JSON.
+    elif type(first) is not type(now) or first != now:
+        found.append((path, first, now))
+
+
+def _replaced(container: Any, field: str, value: Any) -> bool:
+    """Whether ``field`` was found in the container, and now holds ``value``."""
+    if isinstance(container, list):
+        head, _, rest = field.partition(".")
+        if not head.isascii() or not head.isdigit() or int(head) >= len(container):
+            return False
+        if not rest:
+            container[int(head)] = value
+            return True
+        return _replaced(container[int(head)], rest, value)
+    if not isinstance(container, dict):
+        return False
+    if field in container:
+        container[field] = value
+        return True
+    return any(
+        field.startswith(f"{key}.") and _replaced(inner, field[len(key) + 1 :], value)
+        for key, inner in container.items()
+    )

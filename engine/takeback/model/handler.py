@@ -1,0 +1,101 @@
+"""What a tool author writes for a row, and what the engine hands it and takes back.
+
+A handler has up to five faces. Which arguments a face gets depends on the row's effect:
+
+    face      Local                   Remote                    Read
+    perform   (session, arguments)    (arguments, attempt)      (session, arguments)
+    restore   (session, original)     (original, attempt)       -
+    preview   (session, arguments)    (arguments,)              -
+    find      -                       (arguments, attempt)      -
+    drift     (session, original)     -                         -
+
+Each may be sync or async. A face answers with ``Performed`` or with a plain result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affected:
+    """One thing in the world that a call affects: its kind, its id and a name a person knows."""
+
+    kind: str
+    id: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performed:
+    """What a face did: any JSON ``result``, what it ``affected``, and a sentence about it.
+
+    ``affected`` may be a selection; ``affected_count`` then says how many there were in all.
+    ``leaves`` names what taking it back can't take back.
+    """
+
+    result: Any = None
+    affected: Sequence[Affected] = ()
+    affected_count: int | None = None
+    summary: str | None = None
+    leaves: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a read found: the best matches first, and whether there are more than these."""
+
+    matches: Sequence[Mapping[str, Any]]
+    more_matches_exist: bool = False
+    summary: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """Answer of ``find``: the provider proves that the attempt never arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a remote effect, as the handler sees it.
+
+    ``provider_key`` is the idempotency key for the provider: equal for every attempt that might
+    have reached it, so a repeat there is one effect. ``seconds_max`` bounds the attempt.
+    """
+
+    intent_id: str
+    ref: str
+    tenant: str
+    run: str | None
+    principal: str
+    number: int
+    provider_key: str
+    seconds_max: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """The intent that is being taken back: what was asked, and what came of it."""
+
+    intent_id: str
+    ref: str
+    tenant: str
+    arguments: Any
+    result: Any
+    affected: Sequence[Affected] = ()
+
+
+Face = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """The faces of one tool; only ``perform`` is required."""
+
+    perform: Face
+    restore: Face | None = None
+    preview: Face | None = None
+    find: Face | None = None
+    drift: Face | None = None
