@@ -12,7 +12,7 @@ Source = Literal["handler", "find", "person"]
 """Who knows what became of an attempt. What comes late has a command of its own: AnswerLate."""
 
 DeferCause = Literal["not_dispatched", "interrupted"]
-DoubtCause = Literal["raised", "timed_out", "no_answer", "odd_answer", "interrupted"]
+DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted"]
 """How an attempt can end without an outcome; the end of its lease is ExpireLease."""
 
 ParkCause = Literal["outcome_unknown", "no_upgrade", "key_expired", "contradicted"]

@@ -69,7 +69,24 @@ def decide(intent: Intent | None, command: commands.Command, now: datetime) -> E
 
 
 def record(command: commands.Record) -> events.Recorded:
-    """The first event of an intent; its instant and its id are the database's."""
+    """The first event of an intent; its instant and its id are the database's.
+
+    >>> command = commands.Record(
+    ...     ref="send_customer_email-7F3K9QDM",
+    ...     tool="send_customer_email",
+    ...     tool_version=1,
+    ...     effect="remote",
+    ...     key="k1:9f86d081",
+    ...     generation=0,
+    ...     fingerprint="60303ae2",
+    ...     run=None,
+    ...     principal="agent:support",
+    ...     arguments="fd61a03a",
+    ...     window=timedelta(seconds=60),
+    ... )
+    >>> record(command).becomes, record(command).window_us
+    ('held', 60000000)
+    """
     return events.Recorded(
         ref=command.ref,
         tool=command.tool,

@@ -109,7 +109,8 @@ class Intent:
 
     ``version`` is the number of its last event and fences every write. ``due_at`` is when it may
     be claimed, None where no such instant is known. ``settled_at`` is when it was last decided
-    whether the effect is in the world. ``last_word`` is the final state of what is now purged.
+    whether the effect is in the world. ``restored_via`` is the ref of its last restore, also of one
+    that failed; ``taken_back_by`` is None then. ``last_word`` is the final state of what is purged.
 
     ``attempts_unknown`` are the attempts, ascending, that may have done it although the engine went
     on: parked or tried again in doubt, or contradicted. While there are any, the effect may be in
@@ -482,9 +483,7 @@ def _taken_back(
         case events.Restored():
             return replace(intent, state=State.RESTORED, settled_at=at)
         case events.RestoreFailed():
-            return replace(
-                intent, state=State.RESTORE_FAILED, taken_back_by=None, restored_via=None
-            )
+            return replace(intent, state=State.RESTORE_FAILED, taken_back_by=None)
         case events.RestoreInDoubt():
             return replace(intent, state=State.IN_DOUBT)
         case _:
