@@ -51,12 +51,13 @@ setup: .venv/ready ## .venv, as the lock file says
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| "$(PYTHON)" -m venv --clear .venv \
 		|| { echo "make: $(PYTHON) can't make a virtual environment (on Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "make: bringing what requirements.lock names into .venv (a minute at most, only when it changes)" >&2
 	@if command -v uv >/dev/null 2>&1; then \
 		uv pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements.lock \
 		&& uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
 	else \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock \
-		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements.lock \
+		&& $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
 	fi
 	@touch $@
 
