@@ -1,0 +1,119 @@
+"""Many calls in one transaction: recorded together where that is the same as one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from takeback.client.calling import begun, call_in
+from takeback.client.context import Context
+from takeback.client.owning import in_own_transaction
+from takeback.client.refusing import refuse, refuse_arguments
+from takeback.client.request import Request, prepare
+from takeback.declare import Remote
+from takeback.ledger.batch import Recordable, record_many
+from takeback.ledger.transaction import Tx, adopt
+from takeback.model import errors
+from takeback.model.envelope import Envelope, answer
+
+BATCH_MAX = 1000
+"""Calls a statement: more gains nothing and makes the statement's text large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a batch."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    repeat_of: str | None = None
+
+
+def call_many(
+    context: Context, given: object, calls: Sequence[Call], *, run: str | None, principal: str
+) -> list[Envelope]:
+    """An envelope for each of ``calls``, in their order; a refused one does not stop the others.
+
+    Raises RetryTransaction when the caller's transaction is lost.
+    """
+    checked = [_checked(context, call, run=run, principal=principal) for call in calls]
+
+    def work(tx: Tx) -> list[Envelope]:
+        return _answers(context, tx, checked)
+
+    try:
+        return in_own_transaction(context, work) if given is None else work(adopt(given))
+    except (errors.CallerError, errors.DatabaseUnavailable, errors.InProgress) as problem:
+        return [refuse(problem, context.entropy(8).hex()) for _ in calls]
+
+
+def _checked(
+    context: Context, call: Call, *, run: str | None, principal: str
+) -> Request | Envelope:
+    trace_id = context.entropy(8).hex()
+    try:
+        return prepare(
+            context,
+            call.tool,
+            call.arguments,
+            run=run,
+            principal=principal,
+            repeat_of=call.repeat_of,
+            expect=None,
+            not_before=None,
+            trace_id=trace_id,
+        )
+    except errors.InvalidArguments as problem:
+        return refuse_arguments(call.tool, call.arguments, problem.violations, trace_id)
+    except (errors.CallerError, errors.Conflict) as problem:
+        return refuse(problem, trace_id)
+
+
+def _answers(
+    context: Context, tx: Tx, checked: Sequence[Request | Envelope]
+) -> list[Envelope]:
+    answers = _recorded(context, tx, checked)
+    for place, one in enumerate(checked):
+        if place in answers:
+            continue
+        answers[place] = one if isinstance(one, Envelope) else _single(context, tx, one)
+    return [answers[place] for place in range(len(checked))]
+
+
+def _recorded(
+    context: Context, tx: Tx, checked: Sequence[Request | Envelope]
+) -> dict[int, Envelope]:
+    """Answers for the calls that could be recorded together: remote ones, the first of each key."""
+    first: dict[str, tuple[int, Request]] = {}
+    for place, one in enumerate(checked):
+        if (
+            isinstance(one, Request)
+            and isinstance(one.bound.tool.effect, Remote)
+            and one.repeat_of is None
+        ):
+            first.setdefault(one.event.key, (place, one))
+    chosen = list(first.values())
+    answers: dict[int, Envelope] = {}
+    for start in range(0, len(chosen), BATCH_MAX):
+        batch = chosen[start : start + BATCH_MAX]
+        minted = record_many(
+            tx,
+            context.tenant,
+            [Recordable(event=r.event, arguments=r.body, salt=r.salt) for _, r in batch],
+        )
+        for ordinal, mint in minted.items():
+            place, request = batch[ordinal]
+            intent = begun(context.tenant, request.event, mint)
+            bodies = {"arguments": request.arguments.canonical}
+            answers[place] = answer(
+                intent, request.bound.tool, bodies, trace_id=request.trace_id
+            )
+    return answers
+
+
+def _single(context: Context, tx: Tx, request: Request) -> Envelope:
+    try:
+        return call_in(context, tx, request)
+    except (errors.CallerError, errors.Conflict, errors.InProgress) as problem:
+        return refuse(problem, request.trace_id)

@@ -1,0 +1,126 @@
+"""Local effects: performed and settled in the transaction that recorded them.
+
+While a handler runs, the settings ``takeback.tenant`` and ``takeback.intent`` of the transaction name
+the intent on whose behalf rows change; ``takeback.records`` and triggers read them there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from takeback.catalog.registry import Bound
+from takeback.client.context import Context
+from takeback.client.face import Broke, count_of, outcome_body, performed, try_face
+from takeback.client.request import SALT_BYTES, Request
+from takeback.ledger.acting import act_for
+from takeback.ledger.appending import Body, Change, append
+from takeback.ledger.locking import Taken, lock
+from takeback.ledger.reading import Entry
+from takeback.ledger.sqlstate import translate
+from takeback.ledger.transaction import Tx
+from takeback.model import command as commands
+from takeback.model import errors
+from takeback.model.arguments import revive
+from takeback.model.chain import body_digest
+from takeback.model.decide import decide
+from takeback.model.handler import Affected, Face, Original, Performed
+from takeback.model.intent import Intent, State
+
+
+def perform(
+    context: Context, tx: Tx, request: Request, intent: Intent
+) -> tuple[Intent, dict[str, Any]]:
+    """Performs a recorded Local call and settles it; answers with the intent and its bodies.
+
+    Raises what the handler raised to refuse (HandlerError), HandlerBroke for anything else, and
+    RetryTransaction when the database says that the transaction is lost.
+    """
+    done = face_in(tx, intent, request.bound.handler.perform, request.arguments.model)
+    settled, outcome = settle(context, tx, intent, done)
+    return settled, {"arguments": request.arguments.canonical, "result": outcome}
+
+
+def face_in(tx: Tx, intent: Intent, face: Face, *arguments: Any) -> Performed:
+    """What ``face`` did with the transaction's session, on behalf of ``intent``."""
+    act_for(tx, intent.tenant, intent.id)
+    answer = try_face(face, tx.session, *arguments)
+    if isinstance(answer, Broke):
+        known = translate(answer.problem)
+        if known is not None:
+            raise known from answer.problem
+        raise errors.HandlerBroke(intent.tool) from answer.problem
+    tx.session.flush()
+    act_for(tx, intent.tenant, None)
+    return performed(answer)
+
+
+def settle(
+    context: Context, tx: Tx, intent: Intent, done: Performed, extra: dict[str, Any] | None = None
+) -> tuple[Intent, dict[str, Any]]:
+    """Records that ``intent`` succeeded; answers with it and with the stored outcome."""
+    body = sealed_body(context, "result", outcome_body(done, extra))
+    taken = take(tx, intent)
+    command = commands.Succeed(
+        result=body_digest(body.salt, body.text), affected_count=count_of(done)
+    )
+    change = Change(taken=taken, events=decide(taken.intent, command, taken.now), bodies=(body,))
+    return append(tx, [change])[0], json.loads(body.text)
+
+
+def remember_refusal(
+    context: Context, tx: Tx, intent: Intent, problem: errors.Rejected
+) -> tuple[Intent, dict[str, Any]]:
+    """Records that a Local call was refused for good, so that a repeat touches nothing."""
+    error = {
+        "code": problem.code,
+        "message": problem.message,
+        "alternatives": list(problem.alternatives),
+    }
+    body = sealed_body(context, "error", json.dumps(error, ensure_ascii=False))
+    taken = take(tx, intent)
+    command = commands.Fail(code=problem.code, error=body_digest(body.salt, body.text))
+    change = Change(taken=taken, events=decide(taken.intent, command, taken.now), bodies=(body,))
+    return append(tx, [change])[0], error
+
+
+def stands(tx: Tx, bound: Bound, twin: Entry) -> bool:
+    """Whether a Local effect is still as its call left it."""
+    if twin.intent.state is not State.SUCCEEDED:
+        return False
+    if bound.handler.drift is None:
+        return True
+    answer = try_face(bound.handler.drift, tx.session, original_of(bound, twin))
+    if isinstance(answer, Broke):
+        raise errors.HandlerBroke(bound.name) from answer.problem
+    return not answer
+
+
+def original_of(bound: Bound, entry: Entry) -> Original:
+    """What a restoring face is handed of the intent that it takes back."""
+    outcome: Mapping[str, Any] = entry.bodies.get("result") or {}
+    arguments = revive(
+        bound.tool, entry.intent.tool_version, entry.bodies.get("arguments") or {}
+    )
+    return Original(
+        intent_id=str(entry.intent.id),
+        ref=entry.intent.ref,
+        tenant=entry.intent.tenant,
+        arguments=arguments.model,
+        result=outcome.get("result"),
+        affected=tuple(
+            Affected(kind=one["kind"], id=one["id"], label=one["label"])
+            for one in outcome.get("affected", ())
+        ),
+    )
+
+
+def sealed_body(context: Context, name: str, text: str) -> Body:
+    """A body with a salt of its own."""
+    return Body(name=name, salt=context.entropy(SALT_BYTES), text=text)
+
+
+def take(tx: Tx, intent: Intent) -> Taken:
+    """The intent, locked; it was recorded or read in this transaction, so it is there."""
+    return lock(tx, intent.tenant, [intent.id])[0]

@@ -1,0 +1,137 @@
+"""Looking at intents: one by its ref, a list of them, the log in order. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from takeback.client.context import Context
+from takeback.client.restore_tool import RESTORE
+from takeback.declare import Tool, Wording
+from takeback.ledger import reading
+from takeback.ledger.barrier import Page, read_log
+from takeback.ledger.reading import Entry, Stored
+from takeback.ledger.transaction import Tx
+from takeback.model.envelope import Envelope, answer, iso
+from takeback.model.errors import NoSuchRef, UnknownTool
+from takeback.model.ref import nearest, normalise
+
+NEAREST_LOOKED_AT = 200
+BARRIER_PATIENCE = 40
+BARRIER_PAUSE_SECONDS = 0.025
+"""Forty looks of 25 ms: a reader waits a second for appenders before it says who holds it back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One intent whole: its lean envelope, its place in the lifecycle and its timeline."""
+
+    envelope: Envelope
+    entry: Entry
+    events: Sequence[Stored]
+
+
+def find(context: Context, tx: Tx, ref: str) -> Entry:
+    """The intent of ``ref``, spelled as people spell it; raises NoSuchRef with look-alikes."""
+    wanted = normalise(str(ref))
+    entry = reading.read_by_ref(tx, context.tenant, wanted)
+    if entry is None:
+        raise NoSuchRef(str(ref)[:100], _nearest(context, tx, wanted))
+    return entry
+
+
+def _nearest(context: Context, tx: Tx, wanted: str) -> Sequence[str]:
+    tool, dash, code = wanted.rpartition("-")
+    if not dash:
+        return ()
+    near: set[str] = set()
+    for low, high in ((f"{tool}-{code[:2]}", f"{tool}-{code[:2]}~"), (f"{tool}-", f"{tool}-~")):
+        near.update(reading.refs_between(tx, context.tenant, low, high, NEAREST_LOOKED_AT))
+    return nearest(wanted, sorted(near))
+
+
+def row_of(context: Context, entry: Entry) -> Tool:
+    """The row behind an intent; a plain one when the catalog no longer has it."""
+    if entry.intent.tool == RESTORE.name:
+        return RESTORE
+    try:
+        return context.registry.tool(entry.intent.tool).tool
+    except UnknownTool:
+        return Tool(
+            entry.intent.tool,
+            RESTORE.arguments,
+            effect=RESTORE.effect,
+            description="No longer in the catalog.",
+            wording=Wording(subject=f"{entry.intent.tool}"),
+        )
+
+
+def status(context: Context, tx: Tx, ref: str, trace_id: str) -> Envelope:
+    """The lean answer about one intent as it is now."""
+    entry = find(context, tx, ref)
+    return answer(entry.intent, row_of(context, entry), entry.bodies, trace_id=trace_id)
+
+
+def show(context: Context, tx: Tx, ref: str, trace_id: str) -> Shown:
+    """One intent with its timeline."""
+    entry = find(context, tx, ref)
+    envelope = answer(entry.intent, row_of(context, entry), entry.bodies, trace_id=trace_id)
+    events = reading.history(tx, context.tenant, entry.intent.id)
+    return Shown(envelope=envelope, entry=entry, events=events)
+
+
+def list_intents(
+    context: Context,
+    tx: Tx,
+    *,
+    state: str | None,
+    tool: str | None,
+    run: str | None,
+    since: timedelta | None,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """The newest intents that match, in the shape of CONTRACT's ``list``."""
+    entries = reading.list_intents(
+        tx,
+        context.tenant,
+        state=state,
+        tool=tool,
+        run=run,
+        age_us=None if since is None else since // timedelta(microseconds=1),
+        limit=limit,
+    )
+    return [_line(context, entry) for entry in entries]
+
+
+def _line(context: Context, entry: Entry) -> dict[str, Any]:
+    intent = entry.intent
+    lean = answer(intent, row_of(context, entry), entry.bodies, trace_id="")
+    return {
+        "ref": intent.ref,
+        "tool": intent.tool,
+        "status": lean.status,
+        "state": intent.state.value,
+        "run": intent.run,
+        "principal": intent.principal,
+        "recorded_at": iso(intent.recorded_at),
+        "due_at": _iso(intent.due_at),
+        "summary": lean.summary,
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)
+
+
+def events(context: Context, after: int, limit: int) -> Page:
+    """The log behind position ``after`` of every tenant, none skipped; see ``ledger.barrier``."""
+    with context.database.statements() as tx:
+        return read_log(
+            tx,
+            after,
+            limit=limit,
+            patience=BARRIER_PATIENCE,
+            pause=lambda: context.pause(BARRIER_PAUSE_SECONDS),
+        )

@@ -1,0 +1,164 @@
+"""Appending events to locked intents, with their bodies and their projection, in one statement.
+
+Every write is fenced: a projection changes only when its version is still the one the events were
+decided on. Rows come from ``takeback.ledger.locking``, so a lost fence is a fault of ours or a
+rolled-back lock, and raises LeaseLost before anything is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+
+from takeback.ledger.locking import Taken
+from takeback.ledger.projection import changed_columns
+from takeback.ledger.statement import Statement
+from takeback.ledger.transaction import Tx
+from takeback.model.chain import chain_hash
+from takeback.model.errors import LeaseLost
+from takeback.model.event import Event, encode
+from takeback.model.intent import Fact, Intent, evolve, micros
+
+APPEND = Statement(
+    name="append",
+    sentence="Stores events, bodies and the changed projections of intents that are locked.",
+    index="intents_pkey",
+    lock="none beyond the rows that are already locked",
+    text=text("""
+WITH fenced AS (
+    UPDATE takeback.intents AS i
+    SET fingerprint = n.fingerprint, state = n.state, version = n.version,
+        due_at = takeback.instant(n.due_us), attempt = n.attempt, epoch = n.epoch,
+        lease_until = takeback.instant(n.lease_us), affected_count = n.affected_count,
+        restored_via = n.restored_via, taken_back_by = n.taken_back_by,
+        settled_at = takeback.instant(n.settled_us), last_word = n.last_word,
+        contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex')
+    FROM json_to_recordset(CAST(:intents AS json)) AS n (
+        tenant text, id uuid, was int, fingerprint text, state text, version int, due_us bigint,
+        attempt int, epoch int, lease_us bigint, affected_count bigint, restored_via text,
+        taken_back_by text, settled_us bigint, last_word text, contradicted boolean,
+        head_hash text)
+    WHERE i.tenant = n.tenant AND i.id = n.id AND i.version = n.was
+    RETURNING i.tenant, i.id
+), event AS (
+    INSERT INTO takeback.events
+        (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
+    SELECT e.tenant, e.intent_id, e.version, e.position, e.kind, e.schema,
+           takeback.instant(e.at_us), e.payload, decode(e.hash, 'hex')
+    FROM json_to_recordset(CAST(:events AS json)) AS e (
+        tenant text, intent_id uuid, version int, position bigint, kind text, schema int,
+        at_us bigint, payload text, hash text)
+), body AS (
+    INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
+    SELECT b.tenant, b.intent_id, b.version, b.name, decode(b.salt, 'hex'), b.body
+    FROM json_to_recordset(CAST(:bodies AS json)) AS b (
+        tenant text, intent_id uuid, version int, name text, salt text, body text)
+)
+SELECT count(*) FROM fenced
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """Forgettable text beside an event: its name, the salt and what the digest covers."""
+
+    name: str
+    salt: bytes
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What happens to one locked intent: the events decided, and the bodies they point at."""
+
+    taken: Taken
+    events: Sequence[Event]
+    bodies: Sequence[Body] = ()
+
+
+def append(tx: Tx, changes: Iterable[Change]) -> list[Intent]:
+    """Stores ``changes`` and answers with the intents as they are now, in the same order.
+
+    A body belongs to the first event of its change whose payload names it. Raises LeaseLost when
+    an intent is no longer at the version that was locked.
+    """
+    intents: list[Intent] = []
+    rows: dict[str, list[dict[str, Any]]] = {"intents": [], "events": [], "bodies": []}
+    for change in changes:
+        intents.append(_lay_out(change, rows))
+    if not intents:
+        return []
+    (stored,) = tx.row(APPEND, {name: json.dumps(value) for name, value in rows.items()})
+    if stored != len(intents):
+        raise LeaseLost(f"{len(intents) - stored} of {len(intents)} intents were changed by others")
+    return intents
+
+
+def _lay_out(change: Change, rows: dict[str, list[dict[str, Any]]]) -> Intent:
+    before = intent = change.taken.intent
+    now = change.taken.now
+    for position, event in zip(change.taken.positions, change.events, strict=False):
+        fact = _fact(intent, event, position, now)
+        payload = encode(event)
+        link = chain_hash(
+            previous=intent.head_hash,
+            tenant=intent.tenant,
+            intent_id=intent.id,
+            version=fact.version,
+            position=position,
+            kind=event.KIND,
+            schema=event.SCHEMA,
+            at_us=micros(now),
+            payload=payload,
+        )
+        intent = evolve(intent, replace(fact, hash=link))
+        rows["events"].append(
+            {
+                "tenant": intent.tenant,
+                "intent_id": str(intent.id),
+                "version": fact.version,
+                "position": position,
+                "kind": event.KIND,
+                "schema": event.SCHEMA,
+                "at_us": micros(now),
+                "payload": payload,
+                "hash": link.hex(),
+            }
+        )
+    _lay_out_bodies(change, before, intent, rows)
+    identity = {"tenant": intent.tenant, "id": str(intent.id), "was": before.version}
+    rows["intents"].append(identity | changed_columns(intent))
+    return intent
+
+
+def _lay_out_bodies(
+    change: Change, before: Intent, after: Intent, rows: dict[str, list[dict[str, Any]]]
+) -> None:
+    for body in change.bodies:
+        rows["bodies"].append(
+            {
+                "tenant": after.tenant,
+                "intent_id": str(after.id),
+                "version": before.version + 1,
+                "name": body.name,
+                "salt": body.salt.hex(),
+                "body": body.text,
+            }
+        )
+
+
+def _fact(intent: Intent, event: Event, position: int, now: datetime) -> Fact:
+    return Fact(
+        tenant=intent.tenant,
+        intent_id=intent.id,
+        version=intent.version + 1,
+        position=position,
+        at=now,
+        event=event,
+    )

@@ -1,0 +1,137 @@
+"""Recording many calls at once: the recording statement's rules, for a whole batch in one statement.
+
+What can't be recorded (a twin is there, or uncommitted elsewhere) is left out of the answer, and is
+then asked for singly. Keys are tried in sorted order; a try never waits, so no order can deadlock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+
+from takeback.ledger.recording import Minted, key_lock
+from takeback.ledger.statement import Statement
+from takeback.ledger.transaction import Tx
+from takeback.model.event import Recorded, encode
+from takeback.model.intent import instant
+
+RECORD_MANY = Statement(
+    name="record_many",
+    sentence="Inserts intents with their first events and arguments, skipping keys that have twins.",
+    index="intents_key_is_recorded_once",
+    lock="each key's advisory lock (tried), the barrier (shared), the new rows",
+    text=text("""
+WITH wanted AS MATERIALIZED (
+    SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.fingerprint,
+           w.run, w.principal, w.state, w.window_us, w.not_before_us, w.repeat_of, w.payload,
+           w.salt, w.arguments
+    FROM json_to_recordset(CAST(:calls AS json)) AS w (
+        ordinal int, ref text, tool text, tool_version int, effect text, key text,
+        key_lock bigint, fingerprint text, run text, principal text, state text,
+        window_us bigint, not_before_us bigint, repeat_of text, payload text, salt text,
+        arguments text)
+), fresh AS MATERIALIZED (
+    SELECT w.ordinal FROM wanted AS w
+    WHERE NOT EXISTS (SELECT FROM takeback.intents AS i
+                      WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key)
+    ORDER BY w.key
+), opened AS MATERIALIZED (
+    SELECT w.ordinal FROM wanted AS w JOIN fresh USING (ordinal)
+    WHERE pg_try_advisory_xact_lock(w.key_lock)
+), barrier AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
+), placed AS MATERIALIZED (
+    SELECT opened.ordinal, takeback.now() AS at
+    FROM barrier CROSS JOIN opened
+), minted AS MATERIALIZED (
+    SELECT placed.ordinal, placed.at, takeback.new_id(placed.at) AS id,
+           nextval('takeback.events_position') AS position
+    FROM placed
+), linked AS MATERIALIZED (
+    SELECT m.ordinal, m.at, m.id, m.position, w.ref, w.tool, w.tool_version, w.effect, w.key,
+           w.fingerprint, w.run, w.principal, w.state, w.window_us, w.not_before_us,
+           w.repeat_of, w.payload, w.salt, w.arguments,
+           takeback.chain_hash(
+               '\\x0000000000000000000000000000000000000000000000000000000000000000'::bytea,
+               CAST(:tenant AS text), m.id, 1, m.position, 'intent.recorded', 1, m.at,
+               w.payload) AS hash
+    FROM minted AS m JOIN wanted AS w USING (ordinal)
+), intent AS (
+    INSERT INTO takeback.intents
+        (tenant, id, ref, tool, tool_version, effect, key, generation, fingerprint, run,
+         principal, state, version, recorded_at, window_us, not_before, due_at, repeat_of,
+         head_hash)
+    SELECT CAST(:tenant AS text), l.id, l.ref, l.tool, l.tool_version, l.effect, l.key, 0,
+           l.fingerprint, l.run, l.principal, l.state, 1, l.at, l.window_us,
+           takeback.instant(l.not_before_us),
+           CASE WHEN l.state IN ('held', 'due') THEN greatest(
+               l.at + l.window_us * interval '1 microsecond',
+               takeback.instant(l.not_before_us)) END,
+           l.repeat_of, l.hash
+    FROM linked AS l
+    ON CONFLICT DO NOTHING
+    RETURNING id
+), event AS (
+    INSERT INTO takeback.events
+        (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
+    SELECT CAST(:tenant AS text), l.id, 1, l.position, 'intent.recorded', 1, l.at, l.payload,
+           l.hash
+    FROM linked AS l JOIN intent USING (id)
+), body AS (
+    INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
+    SELECT CAST(:tenant AS text), l.id, 1, 'arguments', decode(l.salt, 'hex'), l.arguments
+    FROM linked AS l JOIN intent USING (id)
+)
+SELECT l.ordinal, CAST(l.id AS text), takeback.micros(l.at), l.hash
+FROM linked AS l JOIN intent USING (id)
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recordable:
+    """One call of a batch: its first event, and the body of its arguments with the salt."""
+
+    event: Recorded
+    arguments: str
+    salt: bytes
+
+
+def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, Minted]:
+    """Records those of ``calls`` whose keys are free; answers with them by their place in ``calls``.
+
+    Keys are different from each other.
+    """
+    wanted = [_wanted(tenant, ordinal, call) for ordinal, call in enumerate(calls)]
+    rows = tx.rows(RECORD_MANY, {"tenant": tenant, "calls": json.dumps(wanted)})
+    return {
+        ordinal: Minted(id=UUID(id_), recorded_at=instant(at_us), due_at=None, head_hash=bytes(head))
+        for ordinal, id_, at_us, head in rows
+    }
+
+
+def _wanted(tenant: str, ordinal: int, call: Recordable) -> dict[str, object]:
+    event = call.event
+    return {
+        "ordinal": ordinal,
+        "ref": event.ref,
+        "tool": event.tool,
+        "tool_version": event.tool_version,
+        "effect": event.effect,
+        "key": event.key,
+        "key_lock": key_lock(tenant, event.key),
+        "fingerprint": event.fingerprint,
+        "run": event.run,
+        "principal": event.principal,
+        "state": event.becomes,
+        "window_us": event.window_us,
+        "not_before_us": event.not_before_us,
+        "repeat_of": event.repeat_of,
+        "payload": encode(event),
+        "salt": call.salt.hex(),
+        "arguments": call.arguments,
+    }

@@ -1,0 +1,158 @@
+"""Taking intents for a change: their rows locked in one order, the clock, and places in the log.
+
+A batch that changes intents begins here and ends in ``takeback.ledger.appending``. The statement
+takes the barrier before it draws positions, so that a reader of the log never passes them by.
+It answers with the locked version of each row, not with the one its snapshot saw.
+Rows are locked by (tenant, id) ascending. Workers skip what somebody else holds: a caller who sits
+in an open transaction on one intent must not stop the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from takeback.ledger.projection import COLUMNS, WIDTH, intent_of
+from takeback.ledger.statement import Statement
+from takeback.ledger.transaction import Row, Tx
+from takeback.model.intent import Intent, instant
+
+PLACES = 3
+"""Positions drawn for each locked intent: no transition writes more events than that."""
+
+_TAKEN = f"""{COLUMNS}, takeback.micros(takeback.now()),
+       ARRAY[nextval('takeback.events_position'), nextval('takeback.events_position'),
+             nextval('takeback.events_position')]"""
+
+LOCK = Statement(
+    name="lock",
+    sentence="Locks intents by their ids, waiting for whoever holds them.",
+    index="intents_pkey",
+    lock="the barrier (shared), then the rows, by (tenant, id)",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
+SELECT {_TAKEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+WHERE i.tenant = CAST(:tenant AS text) AND i.id = ANY(CAST(:ids AS uuid[]))
+ORDER BY i.tenant, i.id FOR UPDATE OF i
+"""),
+)
+
+LOCK_FREE = Statement(
+    name="lock_free",
+    sentence="Locks those of some intents that nobody else holds.",
+    index="intents_pkey",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
+SELECT {_TAKEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
+  ON i.tenant = w.tenant AND i.id = w.id
+ORDER BY i.tenant, i.id FOR UPDATE OF i SKIP LOCKED
+"""),
+)
+
+LOCK_DUE = Statement(
+    name="lock_due",
+    sentence="Takes a batch of the intents that may be claimed now, the longest due first.",
+    index="intents_due",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
+SELECT {_TAKEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+WHERE i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
+  AND i.tool = ANY(CAST(:tools AS text[]))
+ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
+"""),
+)
+
+LOCK_EXPIRED = Statement(
+    name="lock_expired",
+    sentence="Takes a batch of the intents whose lease is over.",
+    index="intents_lease",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
+SELECT {_TAKEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+WHERE i.state IN ('claimed', 'executing') AND i.lease_until <= (SELECT takeback.now())
+ORDER BY i.lease_until LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
+"""),
+)
+
+AGENDA = Statement(
+    name="agenda",
+    sentence="Says how long until something falls due and until a lease is over, in one look.",
+    index="intents_due",
+    lock="none",
+    text=text("""
+SELECT takeback.micros(takeback.now()),
+       (SELECT takeback.micros(i.due_at) FROM takeback.intents AS i
+        WHERE i.state IN ('held', 'due') AND i.tool = ANY(CAST(:tools AS text[]))
+        ORDER BY i.due_at LIMIT 1),
+       (SELECT takeback.micros(i.lease_until) FROM takeback.intents AS i
+        WHERE i.state IN ('claimed', 'executing') ORDER BY i.lease_until LIMIT 1)
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """An intent whose row is locked, the database's clock, and its places in the log."""
+
+    intent: Intent
+    now: datetime
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agenda:
+    """How long until a worker has something to do; None when nothing is planned."""
+
+    due_in: timedelta | None
+    lease_over_in: timedelta | None
+
+
+def lock(tx: Tx, tenant: str, ids: Sequence[UUID]) -> list[Taken]:
+    """Those of ``ids`` that exist, locked in one order; waits for their holders."""
+    rows = tx.rows(LOCK, {"tenant": tenant, "ids": [str(i) for i in ids]})
+    return [_taken(row) for row in rows]
+
+
+def lock_free(tx: Tx, intents: Sequence[Intent]) -> list[Taken]:
+    """Those of ``intents`` that nobody else holds at this moment."""
+    tenants = [i.tenant for i in intents]
+    ids = [str(i.id) for i in intents]
+    return [_taken(row) for row in tx.rows(LOCK_FREE, {"tenants": tenants, "ids": ids})]
+
+
+def lock_due(tx: Tx, tools: Sequence[str], limit: int) -> list[Taken]:
+    """At most ``limit`` claimable intents of ``tools``, the longest due first."""
+    return [_taken(row) for row in tx.rows(LOCK_DUE, {"tools": list(tools), "limit": limit})]
+
+
+def lock_expired(tx: Tx, limit: int) -> list[Taken]:
+    """At most ``limit`` intents whose owner has let its lease run out."""
+    return [_taken(row) for row in tx.rows(LOCK_EXPIRED, {"limit": limit})]
+
+
+def agenda(tx: Tx, tools: Sequence[str]) -> Agenda:
+    """When a worker that knows ``tools`` has something to do next."""
+    now_us, due_us, lease_us = tx.row(AGENDA, {"tools": list(tools)})
+    return Agenda(due_in=_until(now_us, due_us), lease_over_in=_until(now_us, lease_us))
+
+
+def _until(now_us: int, then_us: int | None) -> timedelta | None:
+    return None if then_us is None else timedelta(microseconds=then_us - now_us)
+
+
+def _taken(row: Row) -> Taken:
+    return Taken(
+        intent=intent_of(row), now=instant(row[WIDTH]), positions=tuple(row[WIDTH + 1])
+    )

@@ -1,0 +1,84 @@
+"""How an intent lies in its row, and comes out of it: one list of columns for every reader."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from takeback.ledger.transaction import Row
+from takeback.model.intent import Intent, State, instant, micros
+
+COLUMNS = """
+    i.tenant, CAST(i.id AS text), i.ref, i.tool, i.tool_version, i.effect, i.key, i.generation,
+    i.fingerprint, i.run, i.principal, i.state, i.version, takeback.micros(i.recorded_at),
+    i.window_us, takeback.micros(i.not_before), takeback.micros(i.due_at), i.attempt, i.epoch,
+    takeback.micros(i.lease_until), i.affected_count, CAST(i.restores AS text), i.repeat_of,
+    i.restored_via, i.taken_back_by, takeback.micros(i.settled_at), i.last_word, i.contradicted,
+    i.head_hash"""
+"""Instants travel as microseconds, so that no DateStyle or TimeZone of a session matters."""
+
+WIDTH = 29
+
+
+def intent_of(row: Row) -> Intent:
+    """The intent in the first ``WIDTH`` columns of a row that was selected with ``COLUMNS``."""
+    return Intent(
+        tenant=row[0],
+        id=UUID(row[1]),
+        ref=row[2],
+        tool=row[3],
+        tool_version=row[4],
+        effect=row[5],
+        key=row[6],
+        generation=row[7],
+        fingerprint=row[8],
+        run=row[9],
+        principal=row[10],
+        state=State(row[11]),
+        version=row[12],
+        recorded_at=instant(row[13]),
+        window=timedelta(microseconds=row[14]),
+        not_before=_instant(row[15]),
+        due_at=_instant(row[16]),
+        attempt=row[17],
+        epoch=row[18],
+        lease_until=_instant(row[19]),
+        affected_count=row[20],
+        restores=UUID(row[21]) if row[21] else None,
+        repeat_of=row[22],
+        restored_via=row[23],
+        taken_back_by=row[24],
+        settled_at=_instant(row[25]),
+        last_word=State(row[26]) if row[26] else None,
+        contradicted=row[27],
+        head_hash=bytes(row[28]),
+    )
+
+
+def changed_columns(intent: Intent) -> dict[str, Any]:
+    """The columns that an event after the first may change, as the appending statement wants them."""
+    return {
+        "fingerprint": intent.fingerprint,
+        "state": intent.state.value,
+        "version": intent.version,
+        "due_us": _micros(intent.due_at),
+        "attempt": intent.attempt,
+        "epoch": intent.epoch,
+        "lease_us": _micros(intent.lease_until),
+        "affected_count": intent.affected_count,
+        "restored_via": intent.restored_via,
+        "taken_back_by": intent.taken_back_by,
+        "settled_us": _micros(intent.settled_at),
+        "last_word": intent.last_word.value if intent.last_word else None,
+        "contradicted": intent.contradicted,
+        "head_hash": intent.head_hash.hex(),
+    }
+
+
+def _instant(value: int | None) -> Any:
+    return None if value is None else instant(value)
+
+
+def _micros(value: Any) -> int | None:
+    return None if value is None else micros(value)

@@ -1,0 +1,59 @@
+"""What the database's errors mean to us: the one place that knows SQLSTATEs."""
+
+from __future__ import annotations
+
+import psycopg
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from takeback.model.errors import (
+    DatabaseUnavailable,
+    NoTransaction,
+    RetryTransaction,
+    TakebackError,
+)
+
+# The transaction is lost and the same one may succeed: serialization failure, deadlock, and the
+# timeouts that the owner of the connection has set on locks and statements.
+RETRY = frozenset({"40001", "40P01", "55P03", "57014"})
+
+# The server is going away, starting, or full.
+UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "57P05"})
+
+MISSING = frozenset({"42P01", "3F000", "42883"})
+
+ALREADY_FAILED = "25P02"
+READ_ONLY = "25006"
+
+
+def translate(problem: BaseException) -> TakebackError | None:
+    """Our error for one of the driver's; None when it is a fault of ours to be seen as such."""
+    if isinstance(problem, PoolTimeout | DisconnectionError):
+        return DatabaseUnavailable("no connection to the database became free in time")
+    if isinstance(problem, DBAPIError):
+        problem = problem.orig or problem
+    if not isinstance(problem, psycopg.Error):
+        return None
+    state = problem.sqlstate
+    if state in RETRY:
+        return RetryTransaction(
+            "the transaction is lost (serialization failure, deadlock or timeout): "
+            "roll it back and run all of it again"
+        )
+    if state == ALREADY_FAILED:
+        return NoTransaction(
+            "the transaction has already failed and can only be rolled back; "
+            "expected one that is still usable: roll back and start again"
+        )
+    if state == READ_ONLY:
+        return NoTransaction(
+            "the transaction is read-only; expected one that may write: open a READ WRITE one"
+        )
+    if state in MISSING:
+        return DatabaseUnavailable(
+            "the database has no ledger, or one of another release: run `takeback migrate`"
+        )
+    lost = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
+    if state in UNAVAILABLE or (state or "").startswith("08") or (state is None and lost):
+        return DatabaseUnavailable("the database can't be reached, or went away")
+    return None

@@ -1,0 +1,160 @@
+"""A transaction of the caller's, or of ours, as the ledger sees it.
+
+The seam to the driver: statements run on the psycopg connection underneath whatever the caller
+holds, so that SQLAlchemy adds nothing to the recording path and an AsyncSession needs no second
+implementation (inside ``run_sync`` its adapted cursor is as synchronous as any other).
+
+Nothing here commits, rolls back, or sets anything on a connection that is not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from takeback.ledger.borrowing import joined_session, lent_engine
+from takeback.ledger.sqlstate import translate
+from takeback.ledger.statement import Statement
+from takeback.model.errors import NoTransaction, UnsupportedConnection
+
+Row = tuple[Any, ...]
+
+
+class Tx:
+    """An open transaction: runs named statements, and nothing else.
+
+    ``raw`` is the driver's connection; ``owned`` says whether Takeback opened the transaction.
+    """
+
+    __slots__ = ("_cursor", "_given", "_session", "owned", "raw")
+
+    def __init__(
+        self,
+        raw: Any,
+        cursor: Callable[[], Any],
+        given: Session | Connection | None,
+        *,
+        owned: bool = False,
+    ) -> None:
+        self.raw = raw
+        self.owned = owned
+        self._cursor = cursor
+        self._given = given
+        self._session = given if isinstance(given, Session) else None
+
+    def rows(self, statement: Statement, parameters: Mapping[str, Any]) -> list[Row]:
+        """Runs ``statement`` and answers with its rows.
+
+        Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
+        """
+        return self._run(statement.sql, parameters)
+
+    def row(self, statement: Statement, parameters: Mapping[str, Any]) -> Row:
+        """Like ``rows``, for a statement that always answers with a row."""
+        return self.rows(statement, parameters)[0]
+
+    @property
+    def session(self) -> Session:
+        """What a handler of a Local tool is handed: a session inside this transaction."""
+        if self._session is None:
+            if self._given is None:
+                self._given = lent_engine(self.raw).connect()
+            if isinstance(self._given, Connection):
+                _begin(self._given)
+                self._session = joined_session(self._given)
+        if self._session is None:
+            raise TypeError("a transaction was given neither a session nor a connection")
+        return self._session
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Runs a block that is undone when it raises, while the transaction stays usable.
+
+        With a session it is the session's own savepoint, so that its objects are put back too.
+        """
+        with self.session.begin_nested():
+            # The session says SAVEPOINT when its connection is first wanted: our statements go
+            # past the session, so it has to be said now.
+            self.session.connection()
+            yield
+
+    def _run(self, sql: str, parameters: Mapping[str, Any] | None) -> list[Row]:
+        try:
+            cursor = self._cursor()
+            try:
+                cursor.execute(sql, parameters)
+                return cursor.fetchall() if cursor.description else []
+            finally:
+                cursor.close()
+        except psycopg.Error as problem:
+            known = translate(problem)
+            if known is None:
+                raise
+            raise known from problem
+
+
+def adopt(given: object) -> Tx:
+    """The caller's transaction behind a Session, a Connection or a psycopg connection.
+
+    Raises NoTransaction for a connection in autocommit or one whose transaction has failed, and
+    UnsupportedConnection for anything else; an AsyncSession goes through ``acall``.
+    """
+    if isinstance(given, Session):
+        return _adopt_connection(given.connection(), given)
+    if isinstance(given, Connection):
+        return _adopt_connection(given, given)
+    if isinstance(given, psycopg.Connection):
+        _require_transaction(given, begins_implicitly=not given.autocommit)
+        return Tx(given, lambda: given.cursor(row_factory=tuple_row), None)
+    raise UnsupportedConnection(
+        f"can't join a transaction of {type(given).__name__!r}; expected a SQLAlchemy Session or "
+        "Connection, a psycopg Connection, or None for a transaction of its own "
+        "(for an AsyncSession or AsyncConnection await the method with an `a` before its name)"
+    )
+
+
+def _adopt_connection(connection: Connection, session: Session | Connection) -> Tx:
+    raw = connection.connection.driver_connection
+    if isinstance(raw, psycopg.Connection):
+        _require_transaction(raw, begins_implicitly=not raw.autocommit)
+        _begin(connection)
+        return Tx(raw, lambda: raw.cursor(row_factory=tuple_row), session)
+    if isinstance(raw, psycopg.AsyncConnection):
+        _require_transaction(raw, begins_implicitly=not raw.autocommit)
+        _begin(connection)
+        return Tx(raw, connection.connection.cursor, session)
+    raise UnsupportedConnection(
+        f"the engine's driver is {connection.dialect.driver!r}; expected psycopg: "
+        "use a URL that starts with postgresql+psycopg://"
+    )
+
+
+def _begin(connection: Connection) -> None:
+    """What SQLAlchemy's own autobegin does, so that the caller's commit includes our rows."""
+    if not connection.in_transaction():
+        connection.begin()
+
+
+def _require_transaction(
+    raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], *, begins_implicitly: bool
+) -> None:
+    if raw.closed:
+        raise NoTransaction("the connection is closed; expected an open one")
+    status = raw.info.transaction_status
+    if status is TransactionStatus.INERROR:
+        raise NoTransaction(
+            "the transaction has already failed and can only be rolled back; "
+            "expected one that is still usable: roll back and start again"
+        )
+    if status is TransactionStatus.IDLE and not begins_implicitly:
+        raise NoTransaction(
+            "the connection is in autocommit, so there is no transaction to join; expected an "
+            "open one: begin it, or pass None for a transaction of its own"
+        )

@@ -1,0 +1,21 @@
+"""Alembic's environment: online only, on the connection that ``upgrade`` hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlalchemy import text
+
+SCHEMA = "takeback"
+
+connection = context.config.attributes.get("connection")
+if connection is None:
+    raise RuntimeError("run `takeback migrate`: these revisions need its lock and its connection")
+
+connection.execute(text("CREATE SCHEMA IF NOT EXISTS takeback"))
+context.configure(
+    connection=connection,
+    version_table="alembic_version",
+    version_table_schema=SCHEMA,
+    include_schemas=True,
+)
+context.run_migrations()
