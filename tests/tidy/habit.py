@@ -20,8 +20,8 @@ from tests.tidy.source import (
 
 TEST_NAME_WORDS_MIN = 3
 OURS = frozenset(ROOTS.values())
-# Known everywhere: what arguments are made of, and what is logged with.
-HOMELESS = frozenset({"pydantic", "pydantic_core", "structlog", "typing_extensions"})
+# Known everywhere: what arguments are made of.
+HOMELESS = frozenset({"pydantic", "pydantic_core", "typing_extensions"})
 HOME = "home: "
 
 

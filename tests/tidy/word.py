@@ -20,7 +20,7 @@ MACHINE = re.compile(
     re.IGNORECASE,
 )
 
-LATER = re.compile(r"\b(?:TO" + "DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!\([\w#-]+\))")
+LATER = re.compile(r"\b(?:TO" + "DO|FIX" + "ME|HA" + r"CK)\b(?!\([\w#-]+\))")
 
 
 def nobody_promises_what_cannot_be_kept(sources: Sources) -> Iterator[Finding]:
