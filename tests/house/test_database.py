@@ -23,6 +23,8 @@ TABLES = """
         FOR EACH STATEMENT EXECUTE FUNCTION refuse();
 """
 
+IDENTITY = "SELECT oid FROM pg_database WHERE datname = current_database()"
+
 
 @pytest.fixture
 def guest(empty_database_url):
@@ -85,6 +87,7 @@ def test_a_transaction_left_open_is_ended(guest):
     [
         "CREATE TABLE another ()",
         "DROP TRIGGER append_only ON log",
+        "CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE ON log EXECUTE FUNCTION refuse()",
         "ALTER TABLE log DISABLE TRIGGER append_only",
         "ALTER TABLE log ADD COLUMN extra text",
         "ALTER TABLE log ALTER COLUMN word SET NOT NULL",
@@ -103,14 +106,22 @@ def test_a_changed_schema_is_noticed(guest, change):
     assert not put_back(url, snapshot)
 
 
-def test_a_table_that_refuses_even_a_replica_wants_a_new_clone(empty_database_url):
+def test_a_trigger_that_guards_even_against_a_replica_is_stepped_round_too(empty_database_url):
     with psycopg.connect(empty_database_url) as tx:
         tx.execute(TABLES)
         tx.execute("ALTER TABLE log ENABLE ALWAYS TRIGGER append_only")
     with psycopg.connect(empty_database_url) as tx:
         snapshot = look(tx)
         tx.execute("INSERT INTO log (word) VALUES ('one')")
-    assert not put_back(empty_database_url, snapshot)
+
+    assert put_back(empty_database_url, snapshot)
+
+    assert everything(empty_database_url)[2] == []
+    with psycopg.connect(empty_database_url) as tx:
+        assert schema_print(tx) == snapshot.schema
+        tx.execute("SET session_replication_role = replica")
+        with pytest.raises(psycopg.errors.RaiseException):
+            tx.execute("TRUNCATE log")
 
 
 def test_emptying_analysing_and_vacuuming_are_no_change_of_the_schema(guest):
@@ -121,6 +132,25 @@ def test_emptying_analysing_and_vacuuming_are_no_change_of_the_schema(guest):
         tx.execute("VACUUM FREEZE")
         tx.execute("CREATE TEMPORARY TABLE scratch (id int)")
         assert schema_print(tx) == snapshot.schema
+
+
+def test_the_migrated_database_is_put_back_though_its_log_only_grows(databases: Databases):
+    url = databases.clean()
+    with psycopg.connect(url) as tx:
+        (database,) = tx.execute(IDENTITY).fetchall()
+        tx.execute(
+            """
+            INSERT INTO takeback.events
+                (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
+            VALUES ('a', gen_random_uuid(), 1, 1, 'intent.recorded', 1, now(), '{}', sha256(''))
+            """
+        )
+
+    assert databases.clean() == url
+
+    with psycopg.connect(url) as tx:
+        assert tx.execute("SELECT count(*) FROM takeback.events").fetchone() == (0,)
+        assert tx.execute(IDENTITY).fetchall() == [database], "made anew, which is slow"
 
 
 def test_the_migrated_database_is_clean_after_its_schema_was_broken(databases: Databases):
