@@ -228,7 +228,7 @@ def put_back(url: str, snapshot: Snapshot) -> bool:
 
 @contextmanager
 def unguarded(tx: psycopg.Connection) -> Iterator[None]:
-    """Let rows go that triggers hold fast. A replica's session fires none but those marked ALWAYS."""
+    """Let rows go that triggers hold. A replica's session fires none but those marked ALWAYS."""
     guards = [
         (sql.Identifier(schema, table), sql.Identifier(name))
         for schema, table, name in tx.execute(
