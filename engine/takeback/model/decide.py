@@ -251,10 +251,8 @@ def _decide_outcome(
         case commands.LoseTrack(cause=cause):
             _require(intent, command, State.EXECUTING)
             return [events.InDoubt(attempt=intent.attempt, cause=cause)]
-        case commands.Park(cause=cause):
-            _require(intent, command, *_MAY_PARK.get(cause, ()))
-            _require_own_doubt(intent, command)
-            return [events.Parked(attempt=intent.attempt, cause=cause)]
+        case commands.Park():
+            return _park(intent, command, now)
         case commands.Requeue():
             return _requeue(intent, command, now)
         case commands.AnswerLate():
@@ -263,12 +261,14 @@ def _decide_outcome(
             assert_never(command)
 
 
-_MAY_PARK: Mapping[commands.ParkCause, tuple[State, ...]] = {
-    "outcome_unknown": (State.IN_DOUBT,),
-    "no_upgrade": (State.IN_DOUBT, State.CLAIMED),
-    "key_expired": (State.IN_DOUBT, State.CLAIMED),
-    "contradicted": (State.IN_DOUBT, State.CLAIMED),
-}
+def _park(intent: Intent, command: commands.Park, now: datetime) -> Events:
+    _require(intent, command, State.IN_DOUBT, State.CLAIMED)
+    _require_own_doubt(intent, command)
+    true_of_claimed = ("no_upgrade", why_not_begin(intent, now))
+    if intent.state is State.CLAIMED and command.cause not in true_of_claimed:
+        raise _refusal(intent, command)
+    return [events.Parked(attempt=intent.attempt, cause=command.cause)]
+
 
 _MAY_REQUEUE: Mapping[events.RequeueCause, tuple[State, ...]] = {
     "absent": (State.IN_DOUBT,),
