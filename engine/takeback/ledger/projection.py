@@ -15,10 +15,10 @@ COLUMNS = """
     i.window_us, takeback.micros(i.not_before), takeback.micros(i.due_at), i.attempt, i.epoch,
     takeback.micros(i.lease_until), i.affected_count, CAST(i.restores AS text), i.repeat_of,
     i.restored_via, i.taken_back_by, takeback.micros(i.settled_at), i.last_word, i.contradicted,
-    i.head_hash"""
+    i.head_hash, i.after, i.attempts_unknown, takeback.micros(i.begin_before)"""
 """Instants travel as microseconds, so that no DateStyle or TimeZone of a session matters."""
 
-WIDTH = 29
+WIDTH = 32
 
 
 def intent_of(row: Row) -> Intent:
@@ -53,6 +53,9 @@ def intent_of(row: Row) -> Intent:
         last_word=State(row[26]) if row[26] else None,
         contradicted=row[27],
         head_hash=bytes(row[28]),
+        after=tuple(row[29]),
+        attempts_unknown=tuple(row[30]),
+        begin_before=_instant(row[31]),
     )
 
 
@@ -65,6 +68,8 @@ def changed_columns(intent: Intent) -> dict[str, Any]:
         "due_us": _micros(intent.due_at),
         "attempt": intent.attempt,
         "epoch": intent.epoch,
+        "attempts_unknown": list(intent.attempts_unknown),
+        "begin_before_us": _micros(intent.begin_before),
         "lease_us": _micros(intent.lease_until),
         "affected_count": intent.affected_count,
         "restored_via": intent.restored_via,

@@ -66,7 +66,7 @@ WITH twin AS MATERIALIZED (
     INSERT INTO takeback.intents
         (tenant, id, ref, tool, tool_version, effect, key, generation, fingerprint, run,
          principal, state, version, recorded_at, window_us, not_before, due_at, restores,
-         repeat_of, head_hash)
+         repeat_of, after, head_hash)
     SELECT CAST(:tenant AS text), linked.id, CAST(:ref AS text), CAST(:tool AS text),
            CAST(:tool_version AS int), CAST(:effect AS text), CAST(:key AS text),
            CAST(:generation AS int), CAST(:fingerprint AS text), CAST(:run AS text),
@@ -75,7 +75,8 @@ WITH twin AS MATERIALIZED (
            CASE WHEN CAST(:state AS text) IN ('held', 'due') THEN greatest(
                linked.at + CAST(:window_us AS bigint) * interval '1 microsecond',
                takeback.instant(CAST(:not_before_us AS bigint))) END,
-           CAST(:restores AS uuid), CAST(:repeat_of AS text), linked.hash
+           CAST(:restores AS uuid), CAST(:repeat_of AS text), CAST(:after AS text[]),
+           linked.hash
     FROM linked
     ON CONFLICT DO NOTHING
     RETURNING id, recorded_at, due_at, head_hash
@@ -142,6 +143,7 @@ def record(tx: Tx, tenant: str, event: Recorded, *, arguments: str, salt: bytes)
             "not_before_us": event.not_before_us,
             "restores": event.restores,
             "repeat_of": event.repeat_of,
+            "after": list(event.after),
             "salt": salt,
             "arguments": arguments,
         },
