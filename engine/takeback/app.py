@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
-from takeback import embedded, settings as settings_room
+from takeback import embedded
+from takeback import settings as settings_room
 from takeback.audit.rebuild import Rebuilt, rebuild
 from takeback.audit.verify import Verdict, verify
 from takeback.catalog.registry import Registry, build
@@ -209,11 +210,15 @@ class Takeback:
         """
         return looking.events(self.context, after, limit)
 
-    async def acall(self, tx: object, tool: str, arguments: Mapping[str, Any], **said: Any) -> Envelope:
+    async def acall(
+        self, tx: object, tool: str, arguments: Mapping[str, Any], **said: Any
+    ) -> Envelope:
         """``call`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(tx, lambda t: self.call(t, tool, arguments, **said))
 
-    async def acall_many(self, tx: object, calls: Sequence[Call], **said: Any) -> list[Envelope]:
+    async def acall_many(
+        self, tx: object, calls: Sequence[Call], **said: Any
+    ) -> Sequence[Envelope]:
         """``call_many`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(tx, lambda t: self.call_many(t, calls, **said))
 
@@ -229,7 +234,7 @@ class Takeback:
         """``show`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(tx, lambda t: self.show(ref, tx=t))
 
-    async def alist(self, *, tx: object = None, **said: Any) -> list[dict[str, Any]]:
+    async def alist(self, *, tx: object = None, **said: Any) -> Sequence[dict[str, Any]]:
         """``list`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(tx, lambda t: self.list(tx=t, **said))
 

@@ -1,4 +1,4 @@
-"""Settings: from the environment, then ``[tool.takeback]`` of the folder's pyproject.toml, then defaults.
+"""Settings: the environment first, then ``[tool.takeback]`` in pyproject.toml, then defaults.
 
 Read once, by the composition root; everything below is handed values.
 """

@@ -70,9 +70,7 @@ def _checked(
         return refuse(problem, trace_id)
 
 
-def _answers(
-    context: Context, tx: Tx, checked: Sequence[Request | Envelope]
-) -> list[Envelope]:
+def _answers(context: Context, tx: Tx, checked: Sequence[Request | Envelope]) -> list[Envelope]:
     answers = _recorded(context, tx, checked)
     for place, one in enumerate(checked):
         if place in answers:
@@ -106,9 +104,7 @@ def _recorded(
             place, request = batch[ordinal]
             intent = begun(context.tenant, request.event, mint)
             bodies = {"arguments": request.arguments.canonical}
-            answers[place] = answer(
-                intent, request.bound.tool, bodies, trace_id=request.trace_id
-            )
+            answers[place] = answer(intent, request.bound.tool, bodies, trace_id=request.trace_id)
     return answers
 
 

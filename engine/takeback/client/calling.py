@@ -16,7 +16,7 @@ from typing import Any
 
 from takeback.client import local
 from takeback.client.context import Context
-from takeback.client.face import call_face, matches_of
+from takeback.client.face import Broke, matches_of, try_face
 from takeback.client.owning import in_own_transaction
 from takeback.client.refusing import (
     refuse,
@@ -24,12 +24,14 @@ from takeback.client.refusing import (
     refuse_broken,
     refuse_conflict,
     refuse_reference,
+    unavailable,
 )
 from takeback.client.request import Request, prepare
 from takeback.declare import DIFFERS, WHILE_STANDING, Local, OnDifference, Read, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.ledger import reading
 from takeback.ledger.recording import Minted, Recording, record
+from takeback.ledger.sqlstate import translate
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import errors
 from takeback.model.arguments import Difference, differences
@@ -77,8 +79,10 @@ def call(
             trace_id=trace_id,
         )
         if given is None:
-            return in_own_transaction(context, lambda tx: call_in(context, tx, request, savepoint))
-        return call_in(context, adopt(given), request, savepoint)
+            return in_own_transaction(
+                context, lambda tx: call_in(context, tx, request, savepoint=savepoint)
+            )
+        return call_in(context, adopt(given), request, savepoint=savepoint)
     except errors.InvalidArguments as problem:
         return refuse_arguments(tool, arguments, problem.violations, trace_id)
     except (
@@ -94,22 +98,14 @@ def call_in(
     context: Context,
     tx: Tx,
     request: Request,
-    savepoint: bool | None = None,
     *,
+    savepoint: bool | None = None,
     meant: bool = False,
 ) -> Envelope:
     """The call inside an open transaction. ``meant``: its ``repeat_of`` is known to be there."""
     bound = request.bound
     if isinstance(bound.tool.effect, Read):
-        matches = matches_of(
-            call_face(bound.handler.perform, tx.session, request.arguments.model)
-        )
-        return found(
-            bound.tool,
-            matches.matches,
-            more=matches.more_matches_exist,
-            trace_id=request.trace_id,
-        )
+        return _look(tx, request)
     if request.repeat_of is not None and not meant:
         _require_first(context, tx, request)
     if savepoint is None:
@@ -127,13 +123,22 @@ def call_in(
         return _remember(context, tx, request, problem)
 
 
-def _remember(
-    context: Context, tx: Tx, request: Request, problem: errors.Rejected
-) -> Envelope:
+def _look(tx: Tx, request: Request) -> Envelope:
+    """A read changes nothing and is not recorded."""
+    answer_ = try_face(request.bound.handler.perform, tx.session, request.arguments.model)
+    if not isinstance(answer_, Broke):
+        return found(matches_of(answer_), request.trace_id)
+    known = translate(answer_.problem)
+    if isinstance(known, errors.RetryTransaction | errors.NoTransaction):
+        raise known from answer_.problem
+    broke = errors.HandlerBroke(request.bound.name)
+    broke.__cause__ = answer_.problem
+    return unavailable(broke, request.trace_id)
+
+
+def _remember(context: Context, tx: Tx, request: Request, problem: errors.Rejected) -> Envelope:
     """The effect is rolled back; the refusal is recorded, so that a repeat touches nothing."""
-    recording = record(
-        tx, context.tenant, request.event, arguments=request.body, salt=request.salt
-    )
+    recording = record(tx, context.tenant, request.event, arguments=request.body, salt=request.salt)
     if recording.minted is None:
         raise errors.InProgress("an equal call is being recorded by somebody else; call again")
     intent = begun(context.tenant, request.event, recording.minted)
@@ -178,9 +183,7 @@ def _record(context: Context, tx: Tx, request: Request) -> Envelope:
     raise errors.InProgress("others record equal calls faster than this one can; call again")
 
 
-def _twin(
-    context: Context, tx: Tx, request: Request, recording: Recording
-) -> reading.Entry | None:
+def _twin(context: Context, tx: Tx, request: Request, recording: Recording) -> reading.Entry | None:
     if recording.twin is not None:
         return reading.read(tx, context.tenant, recording.twin)
     twin = reading.read_by_key(tx, context.tenant, request.event.key)
@@ -189,9 +192,7 @@ def _twin(
     return twin
 
 
-def _carry_on(
-    context: Context, tx: Tx, request: Request, minted: Minted
-) -> Envelope:
+def _carry_on(context: Context, tx: Tx, request: Request, minted: Minted) -> Envelope:
     intent = begun(context.tenant, request.event, minted)
     bodies: dict[str, Any] = {"arguments": request.arguments.canonical}
     if intent.state is State.RECORDED:

@@ -1,7 +1,7 @@
 """Local effects: performed and settled in the transaction that recorded them.
 
-While a handler runs, the settings ``takeback.tenant`` and ``takeback.intent`` of the transaction name
-the intent on whose behalf rows change; ``takeback.records`` and triggers read them there.
+While a handler runs, two settings of the transaction, ``takeback.tenant`` and ``takeback.intent``,
+name the intent on whose behalf rows change; ``takeback.records`` and triggers read them there.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def stands(tx: Tx, bound: Bound, twin: Entry) -> bool:
 def original_of(bound: Bound, entry: Entry) -> Original:
     """What a restoring face is handed of the intent that it takes back."""
     outcome: Mapping[str, Any] = entry.bodies.get("result") or {}
-    arguments = revive(
-        bound.tool, entry.intent.tool_version, entry.bodies.get("arguments") or {}
-    )
+    arguments = revive(bound.tool, entry.intent.tool_version, entry.bodies.get("arguments") or {})
     return Original(
         intent_id=str(entry.intent.id),
         ref=entry.intent.ref,

@@ -1,5 +1,6 @@
-"""From our exceptions to the envelope of a refusal: one allow-list, and nothing of the exception's own
-text unless the template is ours.
+"""From our exceptions to the envelope of a refusal: one allow-list.
+
+Nothing of an exception's own text is told unless its template is ours.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SAID: Mapping[type[errors.TakebackError], tuple[str, str, bool]] = {
     errors.PreviewStale: ("preview_stale", "invalid_request", True),
     errors.InProgress: ("in_progress", "transient", True),
     errors.DatabaseUnavailable: ("database_unavailable", "transient", True),
+    errors.EmbeddedUnavailable: ("database_unavailable", "transient", True),
+    errors.CommitUnknown: ("database_unavailable", "transient", True),
 }
 """code, class, and whether the same call can succeed. Anything else is no refusal but a fault."""
 
@@ -53,6 +56,8 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
         class_,
         str(problem),
         trace_id=trace_id,
+        status="in_progress" if isinstance(problem, errors.InProgress) else "refused",
+        effect="unknown" if isinstance(problem, errors.CommitUnknown) else "none",
         repeat_can_succeed=can_succeed,
         extra=extra,
         **details,
@@ -90,8 +95,14 @@ def refuse_conflict(
         repeat_can_succeed=False,
         extra={"ref": first.ref, "again": {"repeat_of": first.ref}},
         violations=[
-            {"field": d.field, "code": "key_conflict", "message": "differs from the first call",
-             "first": d.first, "received": d.now, "repair": "choice"}
+            {
+                "field": d.field,
+                "code": "key_conflict",
+                "message": "differs from the first call",
+                "first": d.first,
+                "received": d.now,
+                "repair": "choice",
+            }
             for d in differs
         ],
     )
@@ -120,4 +131,18 @@ def refuse_broken(problem: errors.HandlerBroke, trace_id: str) -> Envelope:
         "the tool failed and changed nothing; an operator finds the cause under the trace id",
         trace_id=trace_id,
         repeat_can_succeed=False,
+    )
+
+
+def unavailable(problem: errors.HandlerBroke, trace_id: str) -> Envelope:
+    """A read failed: down is never the same as empty."""
+    logger.error("read_broke", tool=problem.tool, trace_id=trace_id, exc_info=problem.__cause__)
+    return refusal(
+        "provider_unavailable",
+        "transient",
+        "the search can't be made at this moment; that says nothing about what there is",
+        trace_id=trace_id,
+        status="unavailable",
+        repeat_can_succeed=True,
+        retry_after_s=RETRY_AFTER_SECONDS,
     )

@@ -13,11 +13,10 @@ from takeback.declare import Approval, Local, Read, Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import Arguments, validate
-from takeback.model.key import canonical_bytes
 from takeback.model.chain import body_digest
 from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
-from takeback.model.key import derive_key, fingerprint
+from takeback.model.key import canonical_bytes, derive_key, fingerprint
 from takeback.model.ref import make_ref, normalise
 from takeback.model.violation import Repair, Violation
 
@@ -57,7 +56,7 @@ def prepare(
     """
     bound = context.registry.tool(tool)
     writes = not isinstance(bound.tool.effect, Read)
-    own, reserved = _split(received) if writes else (received, {})
+    own, reserved = _split(received) if writes and isinstance(received, dict) else (received, {})
     arguments = validate(bound.tool, own)
     repeat_of = _reserved("repeat_of", repeat_of, reserved)
     if _reserved("expect", expect, reserved) is not None:
@@ -67,13 +66,21 @@ def prepare(
     violations = [*_identifier("run", run), *_identifier("principal", principal)]
     if not_before is not None and not_before.tzinfo is None:
         violations.append(_violation("not_before", not_before, "needs a time zone"))
+    if not_before is not None and not isinstance(bound.tool.effect, Remote):
+        violations.append(_violation("not_before", not_before, "only a remote effect can wait"))
     if violations:
         raise errors.InvalidArguments(violations)
     repeat_of = normalise(repeat_of) if repeat_of is not None else None
     body = canonical_bytes(arguments.canonical).decode()
     salt = context.entropy(SALT_BYTES)
     command = _command(
-        context, bound.tool, arguments, run, principal, repeat_of, not_before,
+        context,
+        bound.tool,
+        arguments,
+        run=run,
+        principal=principal,
+        repeat_of=repeat_of,
+        not_before=not_before,
         digest=body_digest(salt, body),
     )
     return Request(
@@ -91,11 +98,11 @@ def _command(
     context: Context,
     tool: Tool,
     arguments: Arguments,
+    *,
     run: str | None,
     principal: str,
     repeat_of: str | None,
     not_before: datetime | None,
-    *,
     digest: str,
 ) -> commands.Record:
     effect = tool.effect
@@ -135,8 +142,6 @@ def _needs_approval(approval: Approval | None, arguments: Mapping[str, Any]) -> 
 
 def _split(received: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A model sends the reserved arguments among its own."""
-    if not isinstance(received, Mapping):
-        return received, {}
     reserved = {name: received[name] for name in ("repeat_of", "expect") if name in received}
     return {name: value for name, value in received.items() if name not in reserved}, reserved
 

@@ -37,6 +37,7 @@ from takeback.model.chain import body_digest
 from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
 from takeback.model.envelope import Envelope, Replay, answer, clock
+from takeback.model.event import Effect
 from takeback.model.handler import Affected, Performed
 from takeback.model.intent import CANCELLABLE, Intent, State, foresee
 from takeback.model.key import derive_key, fingerprint
@@ -154,9 +155,7 @@ def _already(context: Context, tx: Tx, original: Entry, trace_id: str) -> Envelo
     earlier = find(context, tx, via)
     if earlier.intent.tool != RESTORE.name:
         return None
-    replay = answer(
-        earlier.intent, RESTORE, earlier.bodies, trace_id=trace_id, replay=Replay()
-    )
+    replay = answer(earlier.intent, RESTORE, earlier.bodies, trace_id=trace_id, replay=Replay())
     if earlier.intent.state is not State.RESTORED or earlier.intent.restored_via is None:
         return replay
     redo = find(context, tx, earlier.intent.restored_via)
@@ -224,7 +223,7 @@ def _lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
     return taken
 
 
-def _begin(context: Context, tx: Tx, ask: Ask, *, effect: str) -> Intent:
+def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
     """Records the restore itself; a twin means that somebody else has just taken it back."""
     original = ask.original.intent
     arguments = restore_arguments(original.ref)
@@ -266,7 +265,13 @@ def _generation(context: Context, tx: Tx, original: Intent) -> int:
 
 
 def _finish(
-    context: Context, tx: Tx, ask: Ask, own: Intent, done: Performed, extra: dict[str, Any]
+    context: Context,
+    tx: Tx,
+    ask: Ask,
+    own: Intent,
+    done: Performed,
+    *,
+    extra: dict[str, Any] | None = None,
 ) -> Envelope:
     settled, outcome = local.settle(context, tx, own, done, extra)
     bodies = {"arguments": {"ref": ask.original.intent.ref}, "result": outcome}
@@ -277,15 +282,13 @@ def _cancel(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     own = _begin(context, tx, ask, effect="local")
     command = commands.Cancel(by=ask.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
-    before = answer(
-        taken.intent, ask.bound.tool, ask.original.bodies, trace_id=ask.trace_id
-    )
+    before = answer(taken.intent, ask.bound.tool, ask.original.bodies, trace_id=ask.trace_id)
     done = Performed(
         affected=[Affected(kind=a["kind"], id=a["id"], label=a["label"]) for a in before.affected],
         affected_count=before["affected_count"],
         summary=f"{taken.intent.ref} was taken back before it began: it never happens.",
     )
-    return _finish(context, tx, ask, own, done, {})
+    return _finish(context, tx, ask, own, done)
 
 
 def _restore_local(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
@@ -298,7 +301,7 @@ def _restore_local(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope
         _require_no_drift(tx, own, handler.drift, original, taken.intent.ref)
     done = local.face_in(tx, own, handler.restore, original)
     append(tx, [_restored(taken, ask, own)])
-    return _finish(context, tx, ask, own, done, {})
+    return _finish(context, tx, ask, own, done)
 
 
 def _require_no_drift(tx: Tx, own: Intent, drift: Any, original: Any, ref: str) -> None:
@@ -306,8 +309,7 @@ def _require_no_drift(tx: Tx, own: Intent, drift: Any, original: Any, ref: str) 
     if found:
         fields = ", ".join(str(one.get("field")) for one in found)
         raise errors.RestoreConflict(
-            f"somebody else has changed it since {ref}: {fields}; "
-            "a person may force the restore",
+            f"somebody else has changed it since {ref}: {fields}; a person may force the restore",
             found,
         )
 
@@ -348,7 +350,7 @@ def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
         affected_count=anew["affected_count"],
         summary=f"Done anew as {anew.ref}: {anew.summary}",
     )
-    return _finish(context, tx, ask, own, done, {"redone": {"ref": anew.ref}})
+    return _finish(context, tx, ask, own, done, extra={"redone": {"ref": anew.ref}})
 
 
 def _restored(taken: Taken, ask: Ask, own: Intent) -> Change:

@@ -128,7 +128,7 @@ class Crew:
             began, begun = self._running.get(work.intent.id, (0.0, None))
             if begun is not None and self._monotonic() - began > _seconds_max(begun):
                 self._late[future] = pending.pop(future)
-                outcome = Outcome(kind="in_doubt", cause="timeout")
+                outcome = Outcome(kind="in_doubt", cause="timed_out")
                 given_up.append(Ended(work=begun, outcome=outcome))
         if self._pool is not None and self.abandoned >= self._limits.concurrency:
             self._pool.shutdown(wait=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from takeback.declare import Keyed, Remote
 from takeback.client.context import Context
 from takeback.client.restore_tool import RESTORE
+from takeback.declare import Keyed, Remote
 from takeback.dispatch.limits import Limits
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Agenda, Taken, agenda, lock_due
@@ -55,4 +55,3 @@ class Dispatcher:
     def _tools(self) -> list[str]:
         remote = [b.name for b in self.context.registry if isinstance(b.tool.effect, Remote)]
         return [*remote, RESTORE.name]
-

@@ -1,10 +1,10 @@
 """Performs claimed intents and settles what became of them.
 
-An attempt is begun by a durable mark just before its own call (for a provider that keeps our key the
-claim has made it already), so that a crash leaves in doubt only what had begun. Settling locks only
-rows that nobody else holds and repeats for the others: a caller who sits in an open transaction on one
-intent must not hold up the rest. What was decided meanwhile by somebody else is never overwritten;
-the answer is then recorded as late.
+An attempt is begun by a durable mark just before its own call (for a provider that keeps our key
+the claim has made it already), so that a crash leaves in doubt only what had begun. Settling locks
+only rows that nobody else holds and repeats for the others: a caller who sits in an open
+transaction on one intent must not hold up the rest. What was decided meanwhile by somebody else is
+never overwritten; the answer is then recorded as late.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from takeback.catalog.registry import Bound
 from takeback.client import local
@@ -49,6 +50,11 @@ class Work:
     bound: Bound
     entry: Entry
     original: Entry | None = None
+
+    @property
+    def identity(self) -> tuple[str, UUID]:
+        """The tenant and the id: what tells intents apart."""
+        return self.intent.tenant, self.intent.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +94,7 @@ class Executor:
 
     def hand_back(self, works: Sequence[Work]) -> None:
         """Gives up what was claimed and not begun, so that others need not wait for the lease."""
-        by_id = {(w.intent.tenant, w.intent.id): w.intent for w in works}
+        by_id = {work.identity: work.intent for work in works}
         with self.context.database.transaction() as tx:
             append(
                 tx,
@@ -123,7 +129,9 @@ class Executor:
             except errors.Unavailable as problem:
                 logger.warning("settle_delayed", code=problem.code, attempts=len(open_))
                 continue
-            open_ = [one for one in open_ if (one.work.intent.tenant, one.work.intent.id) not in done]
+            open_ = [
+                one for one in open_ if (one.work.intent.tenant, one.work.intent.id) not in done
+            ]
         refs = [one.work.intent.ref for one in open_]
         logger.error("settle_given_up", refs=refs)
 
@@ -153,8 +161,8 @@ class Executor:
         arguments = revive(work.bound.tool, work.intent.tool_version, stored)
         return try_face(work.bound.handler.perform, arguments.model, attempt)
 
-    def _settle_free(self, tx: Tx, open_: Sequence[Ended]) -> set[tuple[str, Any]]:
-        by_id = {(one.work.intent.tenant, one.work.intent.id): one for one in open_}
+    def _settle_free(self, tx: Tx, open_: Sequence[Ended]) -> set[tuple[str, UUID]]:
+        by_id = {one.work.identity: one for one in open_}
         changes: list[Change] = []
         for taken in lock_free(tx, [one.work.intent for one in open_]):
             ended = by_id[taken.intent.tenant, taken.intent.id]
@@ -194,9 +202,7 @@ class Executor:
         body = local.sealed_body(self.context, name, outcome.body)
         return (body,), body_digest(body.salt, body.text)
 
-    def _original_changes(
-        self, tx: Tx, ended: Ended, events: Sequence[Event]
-    ) -> list[Change]:
+    def _original_changes(self, tx: Tx, ended: Ended, events: Sequence[Event]) -> list[Change]:
         """What the end of a compensation means for the intent that it takes back."""
         if ended.work.original is None:
             return []

@@ -1,7 +1,7 @@
 """What became of an attempt, and the command that says so to the ledger.
 
-Only ``NotDispatched``, ``Rejected`` and ``InvalidReference`` prove that nothing happened. Whatever else
-ends an attempt that had begun leaves it in doubt.
+Only ``NotDispatched``, ``Rejected`` and ``InvalidReference`` prove that nothing happened. Whatever
+else ends an attempt that had begun leaves it in doubt.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from takeback.client.face import Broke, count_of, outcome_body, performed
 from takeback.declare import Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
+from takeback.model.command import DoubtCause
 from takeback.model.intent import Intent
 
 RETRY_FIRST_SECONDS = 1.0
@@ -27,11 +29,11 @@ class Outcome:
     ``kind``: succeeded, failed, deferred or in_doubt.
     """
 
-    kind: str
+    kind: Literal["succeeded", "failed", "deferred", "in_doubt"]
     body: str | None = None
     affected_count: int = 0
     code: str = ""
-    cause: str = ""
+    cause: DoubtCause = "exception"
     retry_after_s: float | None = None
 
 
@@ -47,9 +49,7 @@ def of_refusal(problem: errors.TakebackError) -> Outcome:
     """The outcome that a handler proved by what it raised."""
     match problem:
         case errors.NotDispatched():
-            return Outcome(
-                kind="deferred", cause="not_dispatched", retry_after_s=problem.retry_after_s
-            )
+            return Outcome(kind="deferred", retry_after_s=problem.retry_after_s)
         case errors.Rejected():
             return _failed(problem.code, problem.message, list(problem.alternatives))
         case errors.InvalidReference():

@@ -24,9 +24,7 @@ class Reaper:
         """At most a batch of them, in one transaction; answers with the intents as they are now."""
         with self.context.database.transaction() as tx:
             changes = [
-                Change(
-                    taken=taken, events=decide(taken.intent, commands.ExpireLease(), taken.now)
-                )
+                Change(taken=taken, events=decide(taken.intent, commands.ExpireLease(), taken.now))
                 for taken in lock_expired(tx, BATCH_MAX)
             ]
             return append(tx, changes)

@@ -1,8 +1,8 @@
 """The embedded worker: dispatcher, executor and reaper in one loop that sleeps until it is needed.
 
-Sleeps until the next due instant or lease end, at most ``idle_seconds_max``: an idle worker says one
-statement in that time. A batch grows while its attempts are quick and shrinks when they are slow, so
-that what is claimed is begun long before its lease is over.
+Sleeps until the next due instant or lease end, at most ``idle_seconds_max``: an idle worker says
+one statement in that time. A batch grows while its attempts are quick and shrinks when they are
+slow, so that what is claimed is begun long before its lease is over.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Worker:
         self._batch = limits.concurrency
 
     def run(self, *, drain: bool = False) -> Tally:
-        """Works until it is told to stop; with ``drain`` until nothing is due and nothing executing.
+        """Works until it is told to stop; with ``drain`` until nothing is due and nothing executes.
 
         A database that is away is waited for, however long. Raises InvalidSettings at the start.
         """
@@ -99,10 +99,9 @@ class Worker:
     def _rest(self, *, drain: bool) -> bool:
         """Sleeps until there is something to do; with ``drain`` says whether all is done."""
         agenda = self._dispatcher.agenda()
-        waits = [self._limits.idle_seconds_max]
-        for span in (agenda.due_in, agenda.lease_over_in):
-            if span is not None:
-                waits.append(max(0.0, span.total_seconds()))
+        spans = (agenda.due_in, agenda.lease_over_in)
+        waits = [span.total_seconds() for span in spans if span is not None]
+        waits.append(self._limits.idle_seconds_max)
         if agenda.lease_over_in is not None and agenda.lease_over_in.total_seconds() <= 0:
             self.tally.taken_over += len(self._reaper.run_once())
             return False

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sqlalchemy import TextClause
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.url import make_url
 
-_DIALECT = PGDialect_psycopg()
+_DIALECT: Dialect = make_url("postgresql+psycopg://").get_dialect()()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

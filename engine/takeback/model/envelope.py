@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from takeback.declare import CANCEL_ONLY, Local, Read, Remote, Tool
+from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
+from takeback.model.handler import Found
 from takeback.model.intent import CANCELLABLE, Intent, State
 
 AFFECTED_SHOWN_MAX = 5
@@ -42,7 +43,7 @@ STATUS: Mapping[State, str] = {
 
 
 class Envelope(Mapping[str, Any]):
-    """A lean answer in its wire shape; ``envelope["status"]`` and ``envelope.status`` are the same."""
+    """A lean answer in its wire shape; ``answer["status"]`` and ``answer.status`` are the same."""
 
     __slots__ = ("_document",)
 
@@ -63,7 +64,7 @@ class Envelope(Mapping[str, Any]):
 
     @property
     def status(self) -> str:
-        """The wire word: done, scheduled, in_progress, needs_approval, in_doubt, refused, taken_back."""
+        """The wire word, one of those in ``STATUS``; of a read ok, no_matches or unavailable."""
         return str(self._document["status"])
 
     @property
@@ -166,6 +167,10 @@ def restore_call(
     outcome = bodies.get("result") or {}
     wording = tool.wording
     until: datetime | None = None
+    if redone := outcome.get("redone"):
+        return _call(redone["ref"], None, "takes back what was done anew", ()), None
+    if intent.restores is not None and state in CANCELLABLE:
+        return None, "it is on its way to be taken back; ask for its status"
     if state in CANCELLABLE:
         if intent.due_at is not None:
             guard_s = tool.effect.guard_s if isinstance(tool.effect, Remote) else 0.0
@@ -177,15 +182,19 @@ def restore_call(
             until = (intent.settled_at or intent.recorded_at) + tool.effect.retention
     else:
         return None, _NO_RESTORE.get(state, "nobody can know yet whether it happened")
-    ref = (outcome.get("redone") or {}).get("ref", intent.ref)
-    call: dict[str, Any] = {
+    does = _fill(wording.undo, bodies) if wording else "takes it back"
+    leaves = outcome.get("leaves") or (wording.leaves if wording else ())
+    return _call(intent.ref, until, does, leaves), None
+
+
+def _call(ref: str, until: datetime | None, does: str, leaves: Sequence[str]) -> dict[str, Any]:
+    return {
         "tool": "restore",
         "arguments": {"ref": ref},
         "until": iso(until) if until is not None else None,
-        "does": _fill(wording.undo, bodies) if wording else "takes it back",
-        "leaves": list(outcome.get("leaves") or (wording.leaves if wording else ())),
+        "does": does,
+        "leaves": list(leaves),
     }
-    return call, None
 
 
 _NO_RESTORE = {
@@ -230,7 +239,7 @@ def _summary(intent: Intent, tool: Tool, bodies: Mapping[str, Any]) -> str:
             doing = "taken back" if state is State.RESTORING else "carried out"
             return f"{subject} is being {doing}."
         case "in_doubt":
-            return f"{subject} may or may not have happened: nobody knows yet, and it is not repeated."
+            return f"{subject} may or may not have happened; nobody knows yet. It is not repeated."
         case _:
             error = bodies.get("error") or {}
             return f"{subject} was refused: {error.get('message') or _REFUSED.get(state, '')}"
@@ -337,18 +346,17 @@ def refusal(
     return Envelope(document)
 
 
-def found(tool: Tool, matches: Sequence[Mapping[str, Any]], *, more: bool, trace_id: str) -> Envelope:
+def found(answer: Found, trace_id: str) -> Envelope:
     """The answer of a read: nothing matched is a success too."""
-    if not isinstance(tool.effect, Read):
-        raise TypeError(f"{tool.name!r} is not a read")
-    count = len(matches)
-    some = f"{count} match{'' if count == 1 else 'es'}{', and there are more' if more else ''}."
+    count = len(answer.matches)
+    more = ", and there are more" if answer.more_matches_exist else ""
+    some = f"{count} match{'' if count == 1 else 'es'}{more}." if count else "Nothing matched."
     return Envelope(
         {
-            "status": "ok" if matches else "no_matches",
-            "summary": some if matches else "Nothing matched.",
-            "matches": [dict(match) for match in matches],
-            "more_matches_exist": more,
+            "status": "ok" if count else "no_matches",
+            "summary": answer.summary or some,
+            "matches": [dict(match) for match in answer.matches],
+            "more_matches_exist": answer.more_matches_exist,
             "trace_id": trace_id,
         }
     )

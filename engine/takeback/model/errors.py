@@ -22,6 +22,7 @@
     │   └── LeaseLost             another worker owns the attempt by now
     ├── Unavailable               nobody's fault: the same call may work later
     │   ├── DatabaseUnavailable   the ledger's database can't be reached
+    │   │   └── CommitUnknown     the answer to a commit of ours was lost
     │   ├── EmbeddedUnavailable   the embedded Postgres can't be started, with the reason
     │   ├── InProgress            an equal call is still uncommitted in another transaction
     │   └── RetryTransaction      the caller's transaction is lost and must run again as a whole
@@ -60,7 +61,7 @@ class CallerError(TakebackError):
 
 
 class InvalidCatalog(CallerError):
-    """A tool row, or the handler bound to it, can't be used; the message names the row and the fix."""
+    """A row, or the handler bound to it, can't be used; the message names the row and the fix."""
 
     code = "invalid_catalog"
 
@@ -203,6 +204,10 @@ class DatabaseUnavailable(Unavailable):
     code = "database_unavailable"
 
 
+class CommitUnknown(DatabaseUnavailable):
+    """The answer to a commit of ours was lost: it may have happened. The same call finds out."""
+
+
 class EmbeddedUnavailable(Unavailable):
     """The embedded Postgres can't be started; the message says why and what to do."""
 
@@ -274,7 +279,7 @@ class OutcomeUnknown(HandlerError):
 
 
 class InvalidReference(HandlerError):
-    """An argument names something that does not exist; ``permitted`` lists what does, nearest first."""
+    """An argument names what does not exist; ``permitted`` lists what does, nearest first."""
 
     code = "invalid_argument"
 
