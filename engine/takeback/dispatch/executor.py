@@ -129,9 +129,7 @@ class Executor:
             except errors.Unavailable as problem:
                 logger.warning("settle_delayed", code=problem.code, attempts=len(open_))
                 continue
-            open_ = [
-                one for one in open_ if (one.work.intent.tenant, one.work.intent.id) not in done
-            ]
+            open_ = [one for one in open_ if one.work.identity not in done]
         refs = [one.work.intent.ref for one in open_]
         logger.error("settle_given_up", refs=refs)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import text
@@ -104,38 +103,48 @@ def append(tx: Tx, changes: Iterable[Change]) -> list[Intent]:
 
 def _lay_out(change: Change, rows: dict[str, list[dict[str, Any]]]) -> Intent:
     before = intent = change.taken.intent
-    now = change.taken.now
+    now, at_us = change.taken.now, micros(change.taken.now)
+    identity = str(before.id)
     for position, event in zip(change.taken.positions, change.events, strict=False):
-        fact = _fact(intent, event, position, now)
+        version = intent.version + 1
         payload = encode(event)
         link = chain_hash(
             previous=intent.head_hash,
             tenant=intent.tenant,
             intent_id=intent.id,
-            version=fact.version,
+            version=version,
             position=position,
             kind=event.KIND,
             schema=event.SCHEMA,
-            at_us=micros(now),
+            at_us=at_us,
             payload=payload,
         )
-        intent = evolve(intent, replace(fact, hash=link))
+        fact = Fact(
+            tenant=intent.tenant,
+            intent_id=intent.id,
+            version=version,
+            position=position,
+            at=now,
+            event=event,
+            hash=link,
+        )
+        intent = evolve(intent, fact)
         rows["events"].append(
             {
                 "tenant": intent.tenant,
-                "intent_id": str(intent.id),
-                "version": fact.version,
+                "intent_id": identity,
+                "version": version,
                 "position": position,
                 "kind": event.KIND,
                 "schema": event.SCHEMA,
-                "at_us": micros(now),
+                "at_us": at_us,
                 "payload": payload,
                 "hash": link.hex(),
             }
         )
     _lay_out_bodies(change, before, intent, rows)
-    identity = {"tenant": intent.tenant, "id": str(intent.id), "was": before.version}
-    rows["intents"].append(identity | changed_columns(intent))
+    was = {"tenant": intent.tenant, "id": identity, "was": before.version}
+    rows["intents"].append(was | changed_columns(intent))
     return intent
 
 
@@ -154,13 +163,3 @@ def _lay_out_bodies(
             }
         )
 
-
-def _fact(intent: Intent, event: Event, position: int, now: datetime) -> Fact:
-    return Fact(
-        tenant=intent.tenant,
-        intent_id=intent.id,
-        version=intent.version + 1,
-        position=position,
-        at=now,
-        event=event,
-    )
