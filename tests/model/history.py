@@ -21,6 +21,19 @@ INTENT = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 VIA = "restore-4XW2M8PK"
 OTHER = "restore-9ABCDEF0"
 
+RECORD = commands.Record(
+    ref="send_customer_email-7F3K9QDM",
+    tool="send_customer_email",
+    tool_version=1,
+    effect="remote",
+    key="k1:9f86d081",
+    generation=0,
+    fingerprint="60303ae2",
+    run="run-42",
+    principal="agent:support",
+    arguments="fd61a03a",
+)
+
 
 def second(count: float) -> datetime:
     """The instant that many seconds after NOW."""

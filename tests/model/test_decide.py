@@ -25,6 +25,7 @@ from tests.model.history import (
     MINUTE,
     NOW,
     OTHER,
+    RECORD,
     RESTORE_BEGAN,
     SITUATIONS,
     THEN,
@@ -41,19 +42,6 @@ from tests.model.history import (
     situation,
     succeeded,
     us,
-)
-
-RECORD = commands.Record(
-    ref="send_customer_email-7F3K9QDM",
-    tool="send_customer_email",
-    tool_version=1,
-    effect="remote",
-    key="k1:9f86d081",
-    generation=0,
-    fingerprint="60303ae2",
-    run="run-42",
-    principal="agent:support",
-    arguments="fd61a03a",
 )
 
 
