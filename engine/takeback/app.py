@@ -260,7 +260,7 @@ class Takeback:
         self,
         *,
         name: str,
-        sleep: Callable[[float], None],
+        sleep: Callable[[float], object],
         stopping: Callable[[], bool],
         limits: Limits | None = None,
     ) -> Worker:

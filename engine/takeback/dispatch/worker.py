@@ -45,7 +45,7 @@ class Worker:
         limits: Limits,
         *,
         name: str,
-        sleep: Callable[[float], None],
+        sleep: Callable[[float], object],
         stopping: Callable[[], bool],
         monotonic: Callable[[], float],
     ) -> None:

@@ -296,7 +296,7 @@ def iso(at: datetime) -> str:
     >>> iso(datetime(2026, 11, 29, 14, 5, 10, 999, tzinfo=UTC))
     '2026-11-29T14:05:10Z'
     """
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{at.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()}Z"
 
 
 def clock(at: datetime, seen_from: datetime) -> str:
@@ -307,7 +307,7 @@ def clock(at: datetime, seen_from: datetime) -> str:
     ('12:00:00Z', '2026-12-01T12:00:00Z')
     """
     if abs(at - seen_from) < timedelta(days=1):
-        return at.astimezone(UTC).strftime("%H:%M:%SZ")
+        return iso(at)[11:]
     return iso(at)
 
 

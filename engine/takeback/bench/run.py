@@ -1,0 +1,161 @@
+"""Runs the measurements on a database of their own and prints them, as tables or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from sqlalchemy.engine import make_url
+
+from takeback import embedded, settings
+from takeback.bench.carrying_out import Speed, measure
+from takeback.bench.recording import DRIVERS, VARIANTS, Rate, rates
+from takeback.bench.subject import prepare_database, python_version
+
+CLIENTS = (1, 4)
+ROUNDS = 5
+TRANSACTIONS = 400
+INTENTS = 10_000
+
+# PEERS: at least, and goal, of the bare transaction, for one client and for four.
+TARGETS = {1: (0.45, 0.51), 4: (0.50, 0.59)}
+
+
+def main(*, json_output: bool = False, quick: bool = False) -> int:
+    """Measures and prints; ``quick`` takes a tenth of the time and says less. Answers with 0."""
+    rounds, transactions, intents = (1, 60, 1000) if quick else (ROUNDS, TRANSACTIONS, INTENTS)
+    recorded: list[Rate] = []
+    with _database() as (url, version), _progress(json_output=json_output) as progress:
+        prepare_database(url)
+        steps = len(CLIENTS) * rounds * len(DRIVERS) * len(VARIANTS) + rounds * 5
+        task = progress.add_task("starting", total=steps)
+
+        def tick(what: str) -> None:
+            progress.update(task, description=what, advance=1)
+
+        for clients in CLIENTS:
+            recorded += rates(url, clients=clients, count=transactions, rounds=rounds, tick=tick)
+        speeds = measure(url, intents=intents, rounds=rounds, tick=tick)
+    document = {
+        "postgres": version,
+        "python": python_version(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "rounds": rounds,
+        "recording": [_with_share(rate, recorded) for rate in recorded],
+        "speeds": {speed.name: round(speed.per_second, 1) for speed in speeds},
+    }
+    if json_output:
+        print(json.dumps(document))
+    else:
+        _print(document, recorded, speeds)
+    return 0
+
+
+def _with_share(rate: Rate, all_: list[Rate]) -> dict[str, object]:
+    return asdict(rate) | {"share_of_bare": round(_share(rate, all_), 3)}
+
+
+def _share(rate: Rate, all_: list[Rate]) -> float:
+    bare = next(
+        one
+        for one in all_
+        if (one.driver, one.clients, one.variant) == (rate.driver, rate.clients, "bare")
+    )
+    return rate.per_second / bare.per_second
+
+
+def _print(document: dict[str, object], recorded: list[Rate], speeds: list[Speed]) -> None:
+    console = Console()
+    console.print(
+        f"Postgres {document['postgres']}, Python {document['python']}, {document['machine']}; "
+        f"medians of {document['rounds']}"
+    )
+    table = Table(title="One business write, one call, one commit", title_justify="left")
+    for column in ("clients", "through", "with", "per s", "of bare", "client CPU ms", "statements"):
+        table.add_column(column, justify="right" if column not in ("through", "with") else "left")
+    for rate in recorded:
+        table.add_row(
+            str(rate.clients),
+            rate.driver,
+            rate.variant.replace("_", " "),
+            f"{rate.per_second:,.0f}",
+            f"{_share(rate, recorded):.2f}",
+            f"{rate.cpu_ms:.2f}",
+            f"{rate.statements:.1f}",
+        )
+    console.print(table)
+    for clients, (least, goal) in TARGETS.items():
+        shares = [
+            f"{r.driver} {_share(r, recorded):.2f}"
+            for r in recorded
+            if r.clients == clients and r.variant == "call"
+        ]
+        console.print(f"{clients} client(s): {', '.join(shares)} (at least {least}, goal {goal})")
+    other = Table(title="Others, a second", title_justify="left")
+    other.add_column("what")
+    other.add_column("per s", justify="right")
+    for speed in speeds:
+        other.add_row(speed.name.replace("_", " "), f"{speed.per_second:,.0f}")
+    console.print(other)
+
+
+@contextmanager
+def _progress(*, json_output: bool) -> Iterator[Progress]:
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=json_output or not console.is_terminal,
+    ) as progress:
+        yield progress
+
+
+@contextmanager
+def _database() -> Iterator[tuple[str, str]]:
+    """A database of its own on the server that is set, else on an embedded one; and its version."""
+    url = settings.load(os.environ, Path.cwd()).database_url
+    if url is not None:
+        with _own_database(url) as found:
+            yield found
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="takeback-bench-") as directory,
+        embedded.acquire(Path(directory) / "postgres") as server,
+        _own_database(server.url) as found,
+    ):
+        yield found
+
+
+@contextmanager
+def _own_database(url: str) -> Iterator[tuple[str, str]]:
+    name = f"takeback_bench_{os.getpid()}"
+    parsed = make_url(url)
+    own = parsed.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        try:
+            yield own, str(connection.info.parameter_status("server_version"))
+        finally:
+            connection.execute(
+                sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name))
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
