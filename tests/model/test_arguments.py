@@ -57,6 +57,14 @@ def test_an_argument_is_called_by_its_alias_or_its_name():
     assert canonical(RIGHT | {"sender": "dana@example.com"}) == by_alias
 
 
+def test_a_ready_made_model_is_checked_like_what_it_was_made_of():
+    unchecked: Any = Line.model_construct
+    made = unchecked(amount=5, reason="duplicate")
+    assert canonical(RIGHT | {"lines": [made]}) == canonical(RIGHT | {"lines": [{"amount": 5}]})
+    wrong = unchecked(amount=5.0)
+    assert only(RIGHT | {"lines": [wrong]}).field == "lines.0.amount"
+
+
 def test_a_megabyte_of_text_is_taken():
     assert len(canonical(RIGHT | {"note": "x" * 1_000_000})["note"]) == 1_000_000
 

@@ -9,6 +9,7 @@ from takeback.declare.argument import (
     Currency,
     Email,
     Instant,
+    InvalidValue,
     Money,
     Text,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "Email",
     "Exposure",
     "Instant",
+    "InvalidValue",
     "Key",
     "Keyed",
     "Limit",

@@ -6,11 +6,14 @@ a fault and replaced by nothing, so that the rest can still be checked in the sa
 
 from __future__ import annotations
 
+import dataclasses
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from pydantic import BaseModel, RootModel
 
 # Deeper than any call a person could check; far from the interpreter's own limit.
 DEPTH_MAX = 64
@@ -60,6 +63,20 @@ def text_fault(text: str) -> str | None:
     return None
 
 
+_SCALARS = frozenset({type(None), bool, int, float})
+
+
+def _opened(value: Any) -> Any:
+    """The fields of a ready-made model or dataclass: what was made elsewhere is checked here."""
+    if isinstance(value, RootModel):
+        return value.root
+    if isinstance(value, BaseModel):
+        return dict(value.__dict__)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value
+
+
 class _Reader:
     """One walk over received arguments."""
 
@@ -83,10 +100,11 @@ class _Reader:
         return result
 
     def _value(self, value: Any, path: Path) -> Any:
-        if isinstance(value, Enum):
+        if type(value) in _SCALARS or isinstance(value, Enum):
             return value
         if isinstance(value, str):
             return self._text(value, path)
+        value = _opened(value)
         if isinstance(value, Mapping):
             return self.object(value, path)
         if isinstance(value, list | tuple):

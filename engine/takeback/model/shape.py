@@ -41,7 +41,7 @@ _WRAPPERS = frozenset(
 def called(name: str, field: FieldInfo) -> str:
     """What a caller calls the field ``name`` of a model: its alias, where it has one.
 
-    >>> called("from_", FieldInfo(alias="from")), called("to", FieldInfo())
+    >>> called("from_", FieldInfo(validation_alias="from")), called("to", FieldInfo())
     ('from', 'to')
     """
     alias = field.validation_alias
