@@ -209,6 +209,14 @@ def test_what_was_contradicted_does_not_begin_again_before_a_person_has_decided(
     assert refuses(again, commands.Cancel(by="dana"))
 
 
+def test_a_provider_that_denies_an_answer_does_not_settle_the_contradiction():
+    disputed = situation("in_doubt, contradicted")
+    absent = after(disputed, commands.Requeue(cause="absent"))
+    assert (absent.attempts_unknown, absent.contradicted) == ((), True)
+    assert not is_cancellable(absent)
+    assert refuses(absent, commands.Cancel(by="dana"))
+
+
 def test_a_person_settles_a_contradiction():
     proof = (recorded(), *running(1), deferred(1))
     denied = (late(1, "succeeded"), contradicted(1, "no_trace", "succeeded"))

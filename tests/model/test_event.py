@@ -255,7 +255,7 @@ def test_a_missing_upcaster_means_that_the_log_cannot_be_read(monkeypatch):
         decode("intent.denied", 1, '{"by":"dana"}', {("intent.denied", 2): dict})
 
 
-@pytest.mark.parametrize("payload", ["[]", "3", "null", '"text"', "{}", '{"other":1}'])
+@pytest.mark.parametrize("payload", ["[]", "3", "null", '"text"', "{}", '{"other":1}', '{"who":3}'])
 def test_an_upcaster_that_is_given_nonsense_does_not_break_the_reader(monkeypatch, payload):
     monkeypatch.setattr(events.Denied, "SCHEMA", 2)
     chain = {("intent.denied", 1): lambda old: {**old, "by": old["who"].lower()}}
