@@ -35,6 +35,7 @@ from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
 from takeback.ledger.database import Database
+from takeback.ledger.health import Health, look
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import errors
 from takeback.model.envelope import Envelope
@@ -283,6 +284,11 @@ class Takeback:
     def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> Rebuilt:
         """Computes every projection anew from the log, and says which differed."""
         return rebuild(self.context.database, progress=progress)
+
+    def health(self) -> Health:
+        """The ledger's server, schema and queue, for operators. Raises DatabaseUnavailable."""
+        with self.context.database.statements() as tx:
+            return look(tx)
 
     def close(self) -> None:
         """Gives back the connections and, with them, the embedded Postgres."""

@@ -5,6 +5,7 @@ Read once, by the composition root; everything below is handed values.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,27 +66,91 @@ class Settings:
 NAMES = tuple(_Values.model_fields)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """One setting as an operator sees it; ``problem`` is None when nothing is wrong with it."""
+
+    name: str
+    value: Any
+    source: str
+    problem: str | None
+
+
 def load(environ: Mapping[str, str], directory: Path) -> Settings:
     """The settings of a process that runs in ``directory``.
 
     Raises InvalidSettings, naming every value that can't be used, where it stands, and what was
     expected.
     """
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for name, value in _pyproject(directory).items():
-        values[name], sources[name] = value, "pyproject.toml"
+    values, sources = _gather(environ, _pyproject(directory))
+    try:
+        checked = _Values(**values)
+    except ValidationError as problem:
+        raise InvalidSettings("; ".join(_complaints(problem, sources).values())) from None
+    return Settings(**checked.model_dump(), sources=sources)
+
+
+def review(environ: Mapping[str, str], directory: Path) -> list[Reviewed]:
+    """Every setting with its value, where it came from, and what is wrong with it."""
+    reviewed: list[Reviewed] = []
+    table: dict[str, Any] = {}
+    try:
+        table = _pyproject(directory)
+    except InvalidSettings as problem:
+        name = "pyproject.toml"
+        reviewed.append(Reviewed(name=name, value=None, source=name, problem=str(problem)))
+    values, sources = _gather(environ, table)
+    complaints: dict[str, str] = {}
+    try:
+        _Values(**values)
+    except ValidationError as problem:
+        complaints = _complaints(problem, sources)
+    for name in (*NAMES, *(name for name in values if name not in NAMES)):
+        default = _Values.model_fields[name].default if name in NAMES else None
+        reviewed.append(
+            Reviewed(
+                name=name,
+                value=values.get(name, default),
+                source=sources.get(name, "default"),
+                problem=complaints.get(name),
+            )
+        )
+    return reviewed
+
+
+def masked(url: str) -> str:
+    """The URL without its passwords, also where it is not written as it should be.
+
+    >>> masked("postgresql://dana:s3:cr/et@db/shop?sslpassword=x&connect_timeout=3")
+    'postgresql://dana:***@db/shop?sslpassword=***&connect_timeout=3'
+    >>> masked("host=db password=secret")
+    '(not shown: it is no URL)'
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "(not shown: it is no URL)"
+    rest = _PASSWORDS.sub(r"\1***", rest)
+    credentials, at, address = rest.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}://{user}{':***' if colon else ''}{at}{address}"
+
+
+_PASSWORDS = re.compile(r"((?:ssl)?password=)[^&#\s]*", re.IGNORECASE)
+
+
+def _gather(
+    environ: Mapping[str, str], table: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values that are set, and where each comes from."""
+    values: dict[str, Any] = dict(table)
+    sources: dict[str, str] = dict.fromkeys(table, "pyproject.toml")
     if environ.get("DATABASE_URL") and "database_url" not in values:
         values["database_url"], sources["database_url"] = environ["DATABASE_URL"], "DATABASE_URL"
     for name in NAMES:
         variable = PREFIX + name.upper()
         if environ.get(variable):
             values[name], sources[name] = environ[variable], variable
-    try:
-        checked = _Values(**values)
-    except ValidationError as problem:
-        raise InvalidSettings(_complaint(problem, sources)) from None
-    return Settings(**checked.model_dump(), sources=sources)
+    return values, sources
 
 
 def _pyproject(directory: Path) -> dict[str, Any]:
@@ -103,16 +168,22 @@ def _pyproject(directory: Path) -> dict[str, Any]:
     return table
 
 
-def _complaint(problem: ValidationError, sources: Mapping[str, str]) -> str:
-    lines = []
+def _complaints(problem: ValidationError, sources: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with each setting that can't be used."""
+    found: dict[str, str] = {}
     for one in problem.errors():
         name = str(one["loc"][0])
         if one["type"] == "extra_forbidden":
-            lines.append(
-                f"{name!r} in pyproject.toml is no setting; expected one of: {', '.join(NAMES)}"
-            )
+            expected = f"expected one of: {', '.join(NAMES)}"
+            found[name] = f"{name!r} in pyproject.toml is no setting; {expected}"
             continue
-        shown = "a value that is not shown" if name == "key_secret" else repr(one["input"])
         where = sources.get(name, PREFIX + name.upper())
-        lines.append(f"{where} is {shown}; expected {_EXPECTED.get(name, 'text')}")
-    return "; ".join(lines)
+        shown = _shown(name, one["input"])
+        found[name] = f"{where} is {shown}; expected {_EXPECTED.get(name, 'text')}"
+    return found
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "key_secret":
+        return "a value that is not shown"
+    return repr(masked(value) if name.endswith("_url") and isinstance(value, str) else value)

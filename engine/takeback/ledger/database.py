@@ -94,7 +94,7 @@ def sqlalchemy_url(url: str) -> str:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError as problem:
+    except (ArgumentError, ValueError) as problem:
         raise InvalidSettings(
             "the database URL can't be read; expected postgresql://user@host:port/name"
         ) from problem

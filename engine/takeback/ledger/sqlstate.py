@@ -22,6 +22,7 @@ UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "
 
 MISSING = frozenset({"42P01", "3F000", "42883"})
 
+FORBIDDEN = "42501"
 ALREADY_FAILED = "25P02"
 READ_ONLY = "25006"
 
@@ -52,6 +53,10 @@ def translate(problem: BaseException) -> TakebackError | None:
     if state in MISSING:
         return DatabaseUnavailable(
             "the database has no ledger, or one of another release: run `takeback migrate`"
+        )
+    if state == FORBIDDEN:
+        return DatabaseUnavailable(
+            "the database role lacks a privilege that the ledger needs: let its owner grant it"
         )
     lost = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
     if state in UNAVAILABLE or (state or "").startswith("08") or (state is None and lost):

@@ -98,6 +98,8 @@ CREATE INDEX intents_due ON takeback.intents (due_at, tenant, id)
     WHERE state IN ('held', 'due');
 CREATE INDEX intents_lease ON takeback.intents (lease_until, tenant, id)
     WHERE state IN ('claimed', 'executing');
+CREATE INDEX intents_stopped ON takeback.intents (state, tool, tool_version)
+    WHERE state IN ('awaiting_approval', 'waiting', 'in_doubt', 'parked', 'restoring');
 CREATE INDEX intents_run ON takeback.intents (tenant, run, id) WHERE run IS NOT NULL;
 CREATE INDEX intents_restores ON takeback.intents (tenant, restores) WHERE restores IS NOT NULL;
 

@@ -1,0 +1,144 @@
+"""What an operator asks about the ledger: which server, which schema, what is open in the queue.
+
+Each statement has its own snapshot: the figures belong together as closely as an operator needs.
+Nothing here is read by anything that decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+
+from takeback.ledger.barrier import HOLDERS
+from takeback.ledger.statement import Statement
+from takeback.ledger.transaction import Tx
+from takeback.model.intent import instant
+
+COUNTED_MAX = 100_000
+"""Of each kind of open intent so many are counted: a look stays quick however long the queue is."""
+
+SERVER = Statement(
+    name="server",
+    sentence="Says which server this is and what its clock shows, also where there is no ledger.",
+    index=None,
+    lock="none",
+    text=text("""
+SELECT current_setting('server_version'), CAST(current_setting('server_version_num') AS int),
+       CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint), pg_is_in_recovery(),
+       to_regclass('takeback.alembic_version') IS NOT NULL
+"""),
+)
+
+REVISION = Statement(
+    name="revision",
+    sentence="Reads the revision that the schema is at.",
+    index=None,
+    lock="none",
+    text=text("SELECT v.version_num FROM takeback.alembic_version AS v LIMIT 1"),
+)
+
+OPEN = Statement(
+    name="open_intents",
+    sentence="Counts what is not settled, by tool, version and state, each through its own index.",
+    index="intents_due",
+    lock="none",
+    text=text("""
+WITH moment AS MATERIALIZED (SELECT takeback.now() AS now),
+queued AS MATERIALIZED (
+    SELECT i.tool, i.tool_version, i.state, i.due_at, i.lease_until FROM takeback.intents AS i
+    WHERE i.state IN ('held', 'due') ORDER BY i.due_at LIMIT CAST(:counted_max AS int)),
+owned AS MATERIALIZED (
+    SELECT i.tool, i.tool_version, i.state, i.due_at, i.lease_until FROM takeback.intents AS i
+    WHERE i.state IN ('claimed', 'executing') ORDER BY i.lease_until
+    LIMIT CAST(:counted_max AS int)),
+stopped AS MATERIALIZED (
+    SELECT i.tool, i.tool_version, i.state, i.due_at, i.lease_until FROM takeback.intents AS i
+    WHERE i.state IN ('awaiting_approval', 'waiting', 'in_doubt', 'parked', 'restoring')
+    LIMIT CAST(:counted_max AS int))
+SELECT o.tool, o.tool_version, o.state, count(*),
+       takeback.micros(min(o.due_at) FILTER (WHERE o.state IN ('held', 'due'))),
+       count(*) FILTER (WHERE o.state IN ('claimed', 'executing') AND o.lease_until <= m.now),
+       takeback.micros(min(m.now))
+FROM (SELECT q.tool, q.tool_version, q.state, q.due_at, q.lease_until FROM queued AS q
+      UNION ALL SELECT w.tool, w.tool_version, w.state, w.due_at, w.lease_until FROM owned AS w
+      UNION ALL SELECT s.tool, s.tool_version, s.state, s.due_at, s.lease_until FROM stopped AS s
+     ) AS o CROSS JOIN moment AS m
+GROUP BY o.tool, o.tool_version, o.state
+ORDER BY o.tool, o.tool_version, o.state
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """How many intents of a tool, recorded under one version of its row, stand in one state."""
+
+    tool: str
+    tool_version: int
+    state: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A transaction that keeps readers of the log waiting: its process and its age."""
+
+    pid: int
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What is open. ``overdue_seconds`` is how long the oldest is due already, None when none is."""
+
+    open: tuple[Open, ...]
+    oldest_due_at: datetime | None
+    overdue_seconds: float | None
+    expired_leases: int
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The ledger's database. ``revision`` and ``queue`` are None where there is no ledger yet."""
+
+    server_version: str
+    server_number: int
+    now: datetime
+    is_replica: bool
+    revision: str | None
+    queue: Queue | None
+
+
+def look(tx: Tx) -> Health:
+    """How the ledger's database is. Raises DatabaseUnavailable."""
+    version, number, now_us, replica, migrated = tx.row(SERVER, {})
+    rows = tx.rows(REVISION, {}) if migrated else []
+    return Health(
+        server_version=version,
+        server_number=number,
+        now=instant(now_us),
+        is_replica=replica,
+        revision=rows[0][0] if rows else None,
+        queue=_queue(tx) if rows else None,
+    )
+
+
+def _queue(tx: Tx) -> Queue:
+    rows = tx.rows(OPEN, {"counted_max": COUNTED_MAX})
+    oldest_us = min((row[4] for row in rows if row[4] is not None), default=None)
+    overdue_us = rows[0][6] - oldest_us if oldest_us is not None else 0
+    return Queue(
+        open=tuple(
+            Open(tool=tool, tool_version=version, state=state, count=count)
+            for tool, version, state, count, *_ in rows
+        ),
+        oldest_due_at=None if oldest_us is None else instant(oldest_us),
+        overdue_seconds=overdue_us / 1_000_000 if overdue_us > 0 else None,
+        expired_leases=sum(row[5] for row in rows),
+        holders=tuple(
+            Holder(pid=pid or 0, age_seconds=age) for _, pid, age in tx.rows(HOLDERS, {})
+        ),
+    )
