@@ -91,7 +91,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What is open. ``overdue_seconds`` is how long the oldest is due already, None when none is."""
+    """What is open; ``overdue_seconds`` is for how long the oldest is due, None when none is."""
 
     open: tuple[Open, ...]
     oldest_due_at: datetime | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import psycopg
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -20,11 +22,30 @@ RETRY = frozenset({"40001", "40P01", "55P03", "57014"})
 # The server is going away, starting, or full.
 UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "57P05"})
 
-MISSING = frozenset({"42P01", "3F000", "42883"})
+_NO_LEDGER = (
+    DatabaseUnavailable,
+    "the database has no ledger, or one of another release: run `takeback migrate`",
+)
 
-FORBIDDEN = "42501"
-ALREADY_FAILED = "25P02"
-READ_ONLY = "25006"
+# Missing tables, schema or functions; no privilege; a transaction that failed, or may not write.
+_SAID: Mapping[str, tuple[type[TakebackError], str]] = {
+    "42P01": _NO_LEDGER,
+    "3F000": _NO_LEDGER,
+    "42883": _NO_LEDGER,
+    "42501": (
+        DatabaseUnavailable,
+        "the database role lacks a privilege that the ledger needs: let its owner grant it",
+    ),
+    "25P02": (
+        NoTransaction,
+        "the transaction has already failed and can only be rolled back; "
+        "expected one that is still usable: roll back and start again",
+    ),
+    "25006": (
+        NoTransaction,
+        "the transaction is read-only; expected one that may write: open a READ WRITE one",
+    ),
+}
 
 
 def translate(problem: BaseException) -> TakebackError | None:
@@ -41,23 +62,9 @@ def translate(problem: BaseException) -> TakebackError | None:
             "the transaction is lost (serialization failure, deadlock or timeout): "
             "roll it back and run all of it again"
         )
-    if state == ALREADY_FAILED:
-        return NoTransaction(
-            "the transaction has already failed and can only be rolled back; "
-            "expected one that is still usable: roll back and start again"
-        )
-    if state == READ_ONLY:
-        return NoTransaction(
-            "the transaction is read-only; expected one that may write: open a READ WRITE one"
-        )
-    if state in MISSING:
-        return DatabaseUnavailable(
-            "the database has no ledger, or one of another release: run `takeback migrate`"
-        )
-    if state == FORBIDDEN:
-        return DatabaseUnavailable(
-            "the database role lacks a privilege that the ledger needs: let its owner grant it"
-        )
+    if state in _SAID:
+        kind, message = _SAID[state]
+        return kind(message)
     lost = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
     if state in UNAVAILABLE or (state or "").startswith("08") or (state is None and lost):
         return DatabaseUnavailable("the database can't be reached, or went away")
