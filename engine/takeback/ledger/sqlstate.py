@@ -34,12 +34,14 @@ _SAID: Mapping[str, tuple[type[TakebackError], str]] = {
     "42883": _NO_LEDGER,
     "42501": (
         DatabaseUnavailable,
-        "the database role lacks a privilege that the ledger needs: let its owner grant it",
+        "the database role lacks a privilege: let the owner of what it needs grant it",
     ),
     "25P02": (
         NoTransaction,
-        "the transaction has already failed and can only be rolled back; "
-        "expected one that is still usable: roll back and start again",
+        (
+            "the transaction has already failed and can only be rolled back; "
+            "expected one that is still usable: roll back and start again"
+        ),
     ),
     "25006": (
         NoTransaction,
@@ -62,7 +64,7 @@ def translate(problem: BaseException) -> TakebackError | None:
             "the transaction is lost (serialization failure, deadlock or timeout): "
             "roll it back and run all of it again"
         )
-    if state in _SAID:
+    if state is not None and state in _SAID:
         kind, message = _SAID[state]
         return kind(message)
     lost = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
