@@ -367,11 +367,32 @@ def decode(
     steps = UPCASTERS if upcasters is None else upcasters
     try:
         fields = json.loads(payload, object_pairs_hook=_unique)
-        for step in range(schema, target.SCHEMA):
-            fields = steps[kind, step](fields)
-        return _build(target, fields)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
+        return _build(target, upcast(fields, (kind, schema), target.SCHEMA, steps))
+    except (ValueError, RecursionError) as problem:
         raise LedgerCorrupt(f"the payload of {kind!r} schema {schema} can't be read") from problem
+
+
+def upcast(
+    fields: Any,
+    written: tuple[str, int],
+    present: int,
+    upcasters: Mapping[tuple[str, int], Upcaster],
+) -> Any:
+    """The fields ``written`` as (kind, schema), brought to the schema ``present`` step by step.
+
+    >>> rename = {("intent.denied", 1): lambda old: {"by": old["who"]}}
+    >>> upcast({"who": "dana"}, ("intent.denied", 1), 2, rename)
+    {'by': 'dana'}
+
+    Raises LedgerCorrupt when a step is missing, or can't do with what it is given.
+    """
+    kind, schema = written
+    try:
+        for step in range(schema, present):
+            fields = upcasters[kind, step](fields)
+    except (ValueError, TypeError, LookupError, AttributeError) as problem:
+        raise LedgerCorrupt(f"{kind!r} schema {schema} can't be brought to {present}") from problem
+    return fields
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
