@@ -369,5 +369,4 @@ def test_a_purge_keeps_the_key_and_the_last_word(name):
     stub = after(intent, commands.Purge())
     assert (stub.state, stub.last_word) == (State.PURGED, State(name))
     assert (stub.key, stub.generation, stub.ref) == (intent.key, intent.generation, intent.ref)
-    assert stub.fingerprint == ""
     assert (stub.settled_at, stub.taken_back_by) == (intent.settled_at, intent.taken_back_by)

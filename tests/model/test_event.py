@@ -55,7 +55,6 @@ TEXT_FIELDS = {
     "Recorded.ref": "identifier, made by us",
     "Recorded.tool": "identifier, from the catalog",
     "Recorded.key": "digest of chosen arguments",
-    "Recorded.fingerprint": "digest of all arguments",
     "Recorded.run": "identifier, the caller's",
     "Recorded.principal": "identifier of who acts",
     "Recorded.arguments": "digest of a salted body",

@@ -254,7 +254,7 @@ CHANGES: list[tuple[str, events.Event, dict[str, Any]]] = [
     (
         "failed",
         events.Purged(),
-        {"state": State.PURGED, "last_word": State.FAILED, "fingerprint": ""},
+        {"state": State.PURGED, "last_word": State.FAILED},
     ),
 ]
 
@@ -307,7 +307,6 @@ def test_a_recording_sets_every_field_of_a_fresh_intent():
         effect="remote",
         key="k1:9f86d081",
         generation=0,
-        fingerprint="60303ae2",
         run="run-42",
         principal="agent:support",
         state=State.HELD,

@@ -225,7 +225,7 @@ def _answer_twin(
     if _is_over(tool, twin):
         return None
     differs: tuple[Difference, ...] = ()
-    if first.fingerprint != request.event.fingerprint and "arguments" in twin.bodies:
+    if "arguments" in twin.bodies:
         differs = differences(twin.bodies["arguments"], request.arguments.canonical)
         hard = tuple(d for d in differs if on_difference(tool, d.field) is not DIFFERS)
         if hard:

@@ -16,7 +16,7 @@ from takeback.model.arguments import Arguments, validate
 from takeback.model.chain import body_digest
 from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
-from takeback.model.key import canonical_bytes, derive_key, fingerprint
+from takeback.model.key import canonical_bytes, derive_key
 from takeback.model.ref import make_ref, normalise
 from takeback.model.violation import Repair, Violation
 
@@ -121,7 +121,6 @@ def _command(
             secret=context.key_secret,
         ),
         generation=0,
-        fingerprint=fingerprint(arguments.canonical).hex(),
         run=run,
         principal=principal,
         arguments=digest,

@@ -40,7 +40,7 @@ from takeback.model.envelope import Envelope, Replay, answer, clock
 from takeback.model.event import Effect
 from takeback.model.handler import Affected, Performed
 from takeback.model.intent import CANCELLABLE, Intent, State, foresee
-from takeback.model.key import derive_key, fingerprint
+from takeback.model.key import derive_key
 from takeback.model.ref import make_ref
 
 TRIES = 3
@@ -243,7 +243,6 @@ def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
             secret=context.key_secret,
         ),
         generation=_generation(context, tx, original),
-        fingerprint=fingerprint(arguments.canonical).hex(),
         run=ask.run,
         principal=ask.principal,
         arguments=body_digest(salt, arguments.body),

@@ -31,7 +31,7 @@ APPEND = Statement(
     text=text("""
 WITH fenced AS (
     UPDATE takeback.intents AS i
-    SET fingerprint = n.fingerprint, state = n.state, version = n.version,
+    SET state = n.state, version = n.version,
         due_at = takeback.instant(n.due_us), attempt = n.attempt, epoch = n.epoch,
         attempts_unknown = n.attempts_unknown,
         begin_before = takeback.instant(n.begin_before_us),
@@ -40,7 +40,7 @@ WITH fenced AS (
         settled_at = takeback.instant(n.settled_us), last_word = n.last_word,
         contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex')
     FROM json_to_recordset(CAST(:intents AS json)) AS n (
-        tenant text, id uuid, was int, fingerprint text, state text, version int, due_us bigint,
+        tenant text, id uuid, was int, state text, version int, due_us bigint,
         attempt int, epoch int, attempts_unknown int[], begin_before_us bigint, lease_us bigint, affected_count bigint, restored_via text,
         taken_back_by text, settled_us bigint, last_word text, contradicted boolean,
         head_hash text)
@@ -162,4 +162,3 @@ def _lay_out_bodies(
                 "body": body.text,
             }
         )
-

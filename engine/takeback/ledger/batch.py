@@ -26,12 +26,12 @@ RECORD_MANY = Statement(
     lock="each key's advisory lock (tried), the barrier (shared), the new rows",
     text=text("""
 WITH wanted AS MATERIALIZED (
-    SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.fingerprint,
+    SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock,
            w.run, w.principal, w.state, w.window_us, w.not_before_us, w.repeat_of, w.payload,
            w.salt, w.arguments
     FROM json_to_recordset(CAST(:calls AS json)) AS w (
         ordinal int, ref text, tool text, tool_version int, effect text, key text,
-        key_lock bigint, fingerprint text, run text, principal text, state text,
+        key_lock bigint, run text, principal text, state text,
         window_us bigint, not_before_us bigint, repeat_of text, payload text, salt text,
         arguments text)
 ), fresh AS MATERIALIZED (
@@ -53,7 +53,7 @@ WITH wanted AS MATERIALIZED (
     FROM placed
 ), linked AS MATERIALIZED (
     SELECT m.ordinal, m.at, m.id, m.position, w.ref, w.tool, w.tool_version, w.effect, w.key,
-           w.fingerprint, w.run, w.principal, w.state, w.window_us, w.not_before_us,
+           w.run, w.principal, w.state, w.window_us, w.not_before_us,
            w.repeat_of, w.payload, w.salt, w.arguments,
            takeback.chain_hash(
                '\\x0000000000000000000000000000000000000000000000000000000000000000'::bytea,
@@ -62,11 +62,11 @@ WITH wanted AS MATERIALIZED (
     FROM minted AS m JOIN wanted AS w USING (ordinal)
 ), intent AS (
     INSERT INTO takeback.intents
-        (tenant, id, ref, tool, tool_version, effect, key, generation, fingerprint, run,
+        (tenant, id, ref, tool, tool_version, effect, key, generation, run,
          principal, state, version, recorded_at, window_us, not_before, due_at, repeat_of,
          head_hash)
     SELECT CAST(:tenant AS text), l.id, l.ref, l.tool, l.tool_version, l.effect, l.key, 0,
-           l.fingerprint, l.run, l.principal, l.state, 1, l.at, l.window_us,
+           l.run, l.principal, l.state, 1, l.at, l.window_us,
            takeback.instant(l.not_before_us),
            CASE WHEN l.state IN ('held', 'due') THEN greatest(
                l.at + l.window_us * interval '1 microsecond',
@@ -109,7 +109,9 @@ def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, M
     wanted = [_wanted(tenant, ordinal, call) for ordinal, call in enumerate(calls)]
     rows = tx.rows(RECORD_MANY, {"tenant": tenant, "calls": json.dumps(wanted)})
     return {
-        ordinal: Minted(id=UUID(id_), recorded_at=instant(at_us), due_at=None, head_hash=bytes(head))
+        ordinal: Minted(
+            id=UUID(id_), recorded_at=instant(at_us), due_at=None, head_hash=bytes(head)
+        )
         for ordinal, id_, at_us, head in rows
     }
 
@@ -124,7 +126,6 @@ def _wanted(tenant: str, ordinal: int, call: Recordable) -> dict[str, object]:
         "effect": event.effect,
         "key": event.key,
         "key_lock": key_lock(tenant, event.key),
-        "fingerprint": event.fingerprint,
         "run": event.run,
         "principal": event.principal,
         "state": event.becomes,

@@ -11,14 +11,14 @@ from takeback.model.intent import Intent, State, instant, micros
 
 COLUMNS = """
     i.tenant, CAST(i.id AS text), i.ref, i.tool, i.tool_version, i.effect, i.key, i.generation,
-    i.fingerprint, i.run, i.principal, i.state, i.version, takeback.micros(i.recorded_at),
+    i.run, i.principal, i.state, i.version, takeback.micros(i.recorded_at),
     i.window_us, takeback.micros(i.not_before), takeback.micros(i.due_at), i.attempt, i.epoch,
     takeback.micros(i.lease_until), i.affected_count, CAST(i.restores AS text), i.repeat_of,
     i.restored_via, i.taken_back_by, takeback.micros(i.settled_at), i.last_word, i.contradicted,
     i.head_hash, i.after, i.attempts_unknown, takeback.micros(i.begin_before)"""
 """Instants travel as microseconds, so that no DateStyle or TimeZone of a session matters."""
 
-WIDTH = 32
+WIDTH = 31
 
 
 def intent_of(row: Row) -> Intent:
@@ -32,37 +32,35 @@ def intent_of(row: Row) -> Intent:
         effect=row[5],
         key=row[6],
         generation=row[7],
-        fingerprint=row[8],
-        run=row[9],
-        principal=row[10],
-        state=State(row[11]),
-        version=row[12],
-        recorded_at=instant(row[13]),
-        window=timedelta(microseconds=row[14]),
-        not_before=_instant(row[15]),
-        due_at=_instant(row[16]),
-        attempt=row[17],
-        epoch=row[18],
-        lease_until=_instant(row[19]),
-        affected_count=row[20],
-        restores=UUID(row[21]) if row[21] else None,
-        repeat_of=row[22],
-        restored_via=row[23],
-        taken_back_by=row[24],
-        settled_at=_instant(row[25]),
-        last_word=State(row[26]) if row[26] else None,
-        contradicted=row[27],
-        head_hash=bytes(row[28]),
-        after=tuple(row[29]),
-        attempts_unknown=tuple(row[30]),
-        begin_before=_instant(row[31]),
+        run=row[8],
+        principal=row[9],
+        state=State(row[10]),
+        version=row[11],
+        recorded_at=instant(row[12]),
+        window=timedelta(microseconds=row[13]),
+        not_before=_instant(row[14]),
+        due_at=_instant(row[15]),
+        attempt=row[16],
+        epoch=row[17],
+        lease_until=_instant(row[18]),
+        affected_count=row[19],
+        restores=UUID(row[20]) if row[20] else None,
+        repeat_of=row[21],
+        restored_via=row[22],
+        taken_back_by=row[23],
+        settled_at=_instant(row[24]),
+        last_word=State(row[25]) if row[25] else None,
+        contradicted=row[26],
+        head_hash=bytes(row[27]),
+        after=tuple(row[28]),
+        attempts_unknown=tuple(row[29]),
+        begin_before=_instant(row[30]),
     )
 
 
 def changed_columns(intent: Intent) -> dict[str, Any]:
     """The columns that an event after the first may change, as the appending statement wants them."""
     return {
-        "fingerprint": intent.fingerprint,
         "state": intent.state.value,
         "version": intent.version,
         "due_us": _micros(intent.due_at),

@@ -64,12 +64,12 @@ WITH twin AS MATERIALIZED (
     FROM minted
 ), intent AS (
     INSERT INTO takeback.intents
-        (tenant, id, ref, tool, tool_version, effect, key, generation, fingerprint, run,
+        (tenant, id, ref, tool, tool_version, effect, key, generation, run,
          principal, state, version, recorded_at, window_us, not_before, due_at, restores,
          repeat_of, after, head_hash)
     SELECT CAST(:tenant AS text), linked.id, CAST(:ref AS text), CAST(:tool AS text),
            CAST(:tool_version AS int), CAST(:effect AS text), CAST(:key AS text),
-           CAST(:generation AS int), CAST(:fingerprint AS text), CAST(:run AS text),
+           CAST(:generation AS int), CAST(:run AS text),
            CAST(:principal AS text), CAST(:state AS text), 1, linked.at,
            CAST(:window_us AS bigint), takeback.instant(CAST(:not_before_us AS bigint)),
            CASE WHEN CAST(:state AS text) IN ('held', 'due') THEN greatest(
@@ -135,7 +135,6 @@ def record(tx: Tx, tenant: str, event: Recorded, *, arguments: str, salt: bytes)
             "tool": event.tool,
             "tool_version": event.tool_version,
             "effect": event.effect,
-            "fingerprint": event.fingerprint,
             "run": event.run,
             "principal": event.principal,
             "state": event.becomes,

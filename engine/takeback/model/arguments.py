@@ -1,7 +1,8 @@
 """The arguments of one call: checked against the tool's model, and brought into one form.
 
-``canonical`` holds every argument, defaults too, as JSON: keys and fingerprints are made of it, it
-is what is stored, and ``revive`` rebuilds the model from it, under a later version of the row too.
+``canonical`` holds every argument, defaults too, as JSON: keys are made of it, repeats are compared
+by it, it is what is stored, and ``revive`` rebuilds the model from it, under a later version of the
+row too.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ class Record:
     effect: Effect
     key: str
     generation: int
-    fingerprint: str
     run: str | None
     principal: str
     arguments: str

@@ -55,7 +55,6 @@ class Recorded(Event):
     effect: Effect
     key: str
     generation: int
-    fingerprint: str
     run: str | None
     principal: str
     becomes: FirstState

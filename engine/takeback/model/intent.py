@@ -127,7 +127,6 @@ class Intent:
     effect: str
     key: str
     generation: int
-    fingerprint: str
     run: str | None
     principal: str
     state: State
@@ -274,7 +273,6 @@ def _recorded(fact: Fact, event: events.Recorded) -> Intent:
         effect=event.effect,
         key=event.key,
         generation=event.generation,
-        fingerprint=event.fingerprint,
         run=event.run,
         principal=event.principal,
         state=state,
@@ -345,7 +343,7 @@ def _passed(intent: Intent, at: datetime, event: events.Event) -> Intent:
         case events.Due():
             return replace(intent, state=State.DUE)
         case events.Purged():
-            return replace(intent, state=State.PURGED, last_word=intent.state, fingerprint="")
+            return replace(intent, state=State.PURGED, last_word=intent.state)
         case _:
             raise LedgerCorrupt(f"event {event.KIND!r} changes no intent")
 

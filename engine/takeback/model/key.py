@@ -1,4 +1,4 @@
-"""What makes two calls the same call: canonical bytes, the idempotency key and the fingerprint.
+"""What makes two calls the same call: canonical bytes and the idempotency key.
 
 The key is a hash over RFC 8785 canonical JSON of a document, never over joined strings, so that
 ("a|b", "c") and ("a", "b|c") differ:
@@ -117,12 +117,3 @@ def _scope(tool: str, recipe: Key, run: str | None) -> Any:
             f"tool {tool!r} is recorded once per run, and the call names no run; pass run=..."
         )
     return {"run": run}
-
-
-def fingerprint(arguments: Mapping[str, Any]) -> bytes:
-    """SHA-256 over all canonical arguments: tells a repeat from the same key with other arguments.
-
-    >>> fingerprint({"a": 5, "b": "x"}) == fingerprint({"b": "x", "a": 5})
-    True
-    """
-    return hashlib.sha256(canonical_bytes(dict(arguments))).digest()

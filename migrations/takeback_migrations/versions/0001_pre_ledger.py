@@ -54,7 +54,6 @@ CREATE TABLE takeback.intents (
     effect text NOT NULL,
     key text NOT NULL,
     generation integer NOT NULL,
-    fingerprint text NOT NULL,
     run text,
     principal text NOT NULL,
     state text NOT NULL,
