@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 from takeback import embedded
 from takeback import settings as settings_room
@@ -306,6 +306,8 @@ class Takeback:
         return work(adopt(tx))
 
     async def _beside(self, tx: object, work: Callable[[object], Answer]) -> Answer:
+        if isinstance(tx, async_scoped_session):
+            tx = tx()
         if isinstance(tx, AsyncSession):
             return await tx.run_sync(work)
         if isinstance(tx, AsyncConnection):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from psycopg.rows import tuple_row
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
@@ -22,6 +23,15 @@ class LentConnection:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._owner, name)
+
+    def cursor(self, name: str = "") -> Any:
+        """A cursor as SQLAlchemy wants it, whatever rows and cursors its owner likes."""
+        if name:
+            return psycopg.ServerCursor(self._owner, name, row_factory=tuple_row)
+        return psycopg.Cursor(self._owner, row_factory=tuple_row)
+
+    def add_notice_handler(self, handler: object) -> None:
+        """Does nothing: a handler would stay with the owner for ever, one more for each call."""
 
     def commit(self) -> None:
         """Does nothing: who opened the transaction ends it."""

@@ -22,6 +22,11 @@ RETRY = frozenset({"40001", "40P01", "55P03", "57014"})
 # The server is going away, starting, or full.
 UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "57P05"})
 
+FAILED = (
+    "the transaction has already failed and can only be rolled back; "
+    "expected one that is still usable: roll back and start again"
+)
+
 _NO_LEDGER = (
     DatabaseUnavailable,
     "the database has no ledger, or one of another release: run `takeback migrate`",
@@ -36,13 +41,7 @@ _SAID: Mapping[str, tuple[type[TakebackError], str]] = {
         DatabaseUnavailable,
         "the database role lacks a privilege: let the owner of what it needs grant it",
     ),
-    "25P02": (
-        NoTransaction,
-        (
-            "the transaction has already failed and can only be rolled back; "
-            "expected one that is still usable: roll back and start again"
-        ),
-    ),
+    "25P02": (NoTransaction, FAILED),
     "25006": (
         NoTransaction,
         "the transaction is read-only; expected one that may write: open a READ WRITE one",

@@ -17,14 +17,22 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session
+from sqlalchemy.exc import (
+    DBAPIError,
+    PendingRollbackError,
+    ResourceClosedError,
+    UnboundExecutionError,
+)
+from sqlalchemy.orm import Session, scoped_session
 
 from takeback.ledger.borrowing import joined_session, lent_engine
-from takeback.ledger.sqlstate import translate
+from takeback.ledger.sqlstate import FAILED, translate
 from takeback.ledger.statement import Statement
 from takeback.model.errors import NoTransaction, UnsupportedConnection
 
 Row = tuple[Any, ...]
+
+CLOSED = "the connection is closed; expected an open one"
 
 
 class Tx:
@@ -90,7 +98,9 @@ class Tx:
             cursor = self._cursor()
             try:
                 cursor.execute(sql, parameters)
-                return cursor.fetchall() if cursor.description else []
+                # Inside a pipeline the description is not there before the rows are.
+                has_rows = cursor.description or self.raw.info.pipeline_status
+                return cursor.fetchall() if has_rows else []
             finally:
                 cursor.close()
         except psycopg.Error as problem:
@@ -103,16 +113,19 @@ class Tx:
 def adopt(given: object) -> Tx:
     """The caller's transaction behind a Session, a Connection or a psycopg connection.
 
-    Raises NoTransaction for a connection in autocommit or one whose transaction has failed, and
-    UnsupportedConnection for anything else; an AsyncSession goes through ``acall``.
+    Raises NoTransaction for a connection in autocommit or one whose transaction has failed,
+    DatabaseUnavailable when a Session can't connect, and UnsupportedConnection for anything else;
+    an AsyncSession goes through ``acall``.
     """
+    if isinstance(given, scoped_session):
+        given = given()
     if isinstance(given, Session):
-        return _adopt_connection(given.connection(), given)
+        return _adopt_connection(_connection_of(given), given)
     if isinstance(given, Connection):
         return _adopt_connection(given, given)
     if isinstance(given, psycopg.Connection):
-        _require_transaction(given, begins_implicitly=not given.autocommit)
-        return Tx(given, lambda: given.cursor(row_factory=tuple_row), None)
+        _require_transaction(given)
+        return Tx(given, lambda: psycopg.Cursor(given, row_factory=tuple_row), None)
     raise UnsupportedConnection(
         f"can't join a transaction of {type(given).__name__!r}; expected a SQLAlchemy Session or "
         "Connection, a psycopg Connection, or None for a transaction of its own "
@@ -120,14 +133,32 @@ def adopt(given: object) -> Tx:
     )
 
 
+def _connection_of(session: Session) -> Connection:
+    try:
+        return session.connection()
+    except PendingRollbackError as problem:
+        raise NoTransaction(FAILED) from problem
+    except ResourceClosedError as problem:
+        raise NoTransaction(CLOSED) from problem
+    except UnboundExecutionError as problem:
+        raise UnsupportedConnection(
+            "the session is bound to no one engine; expected its connection, as in "
+            "session.connection(bind_arguments=...)"
+        ) from problem
+    except DBAPIError as problem:
+        raise translate(problem) or problem from problem
+
+
 def _adopt_connection(connection: Connection, session: Session | Connection) -> Tx:
+    if connection.closed or connection.invalidated:
+        raise NoTransaction(CLOSED)
     raw = connection.connection.driver_connection
     if isinstance(raw, psycopg.Connection):
-        _require_transaction(raw, begins_implicitly=not raw.autocommit)
+        _require_transaction(raw)
         _begin(connection)
-        return Tx(raw, lambda: raw.cursor(row_factory=tuple_row), session)
+        return Tx(raw, lambda: psycopg.Cursor(raw, row_factory=tuple_row), session)
     if isinstance(raw, psycopg.AsyncConnection):
-        _require_transaction(raw, begins_implicitly=not raw.autocommit)
+        _require_transaction(raw)
         _begin(connection)
         return Tx(raw, connection.connection.cursor, session)
     raise UnsupportedConnection(
@@ -142,18 +173,13 @@ def _begin(connection: Connection) -> None:
         connection.begin()
 
 
-def _require_transaction(
-    raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], *, begins_implicitly: bool
-) -> None:
+def _require_transaction(raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     if raw.closed:
-        raise NoTransaction("the connection is closed; expected an open one")
+        raise NoTransaction(CLOSED)
     status = raw.info.transaction_status
     if status is TransactionStatus.INERROR:
-        raise NoTransaction(
-            "the transaction has already failed and can only be rolled back; "
-            "expected one that is still usable: roll back and start again"
-        )
-    if status is TransactionStatus.IDLE and not begins_implicitly:
+        raise NoTransaction(FAILED)
+    if status is TransactionStatus.IDLE and raw.autocommit:
         raise NoTransaction(
             "the connection is in autocommit, so there is no transaction to join; expected an "
             "open one: begin it, or pass None for a transaction of its own"
