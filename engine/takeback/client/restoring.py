@@ -39,7 +39,7 @@ from takeback.model.decide import record as decide_recording
 from takeback.model.envelope import Envelope, Replay, answer, clock
 from takeback.model.event import Effect
 from takeback.model.handler import Affected, Performed
-from takeback.model.intent import CANCELLABLE, Intent, State, foresee
+from takeback.model.intent import Intent, State, foresee, is_cancellable
 from takeback.model.key import derive_key
 from takeback.model.ref import make_ref
 
@@ -185,7 +185,7 @@ def _require_restorable(ask: Ask) -> None:
         if intent.state is State.SUCCEEDED:
             return
         raise errors.NotRestorable(f"{intent.ref} has taken nothing back yet: {_stands(intent)}")
-    if intent.state in CANCELLABLE:
+    if is_cancellable(intent):
         return
     if intent.state is State.EXECUTING:
         raise errors.TooLate(f"{intent.ref} has begun at this moment; ask for its status")
@@ -209,7 +209,7 @@ def _restore(context: Context, tx: Tx, ask: Ask) -> Envelope:
     intent = taken.intent
     if intent.tool == RESTORE.name:
         return _redo(context, tx, ask, taken)
-    if intent.state in CANCELLABLE:
+    if is_cancellable(intent):
         return _cancel(context, tx, ask, taken)
     if isinstance(ask.bound.tool.effect, Local):
         return _restore_local(context, tx, ask, taken)

@@ -15,7 +15,7 @@ from typing import Any
 from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
 from takeback.model.handler import Found
-from takeback.model.intent import CANCELLABLE, Intent, State
+from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable
 
 AFFECTED_SHOWN_MAX = 5
 """A lean answer doesn't grow with the rows; ``affected_count`` has the whole number."""
@@ -171,7 +171,7 @@ def restore_call(
         return _call(redone["ref"], None, "takes back what was done anew", ()), None
     if intent.restores is not None and state in CANCELLABLE:
         return None, "it is on its way to be taken back; ask for its status"
-    if state in CANCELLABLE:
+    if is_cancellable(intent):
         if intent.due_at is not None:
             guard_s = tool.effect.guard_s if isinstance(tool.effect, Remote) else 0.0
             until = intent.due_at - timedelta(seconds=guard_s)
