@@ -11,7 +11,8 @@ from takeback.model import command as commands
 from takeback.model import event as events
 from takeback.model.decide import decide
 from takeback.model.errors import InvalidTransition
-from takeback.model.intent import Fact, Intent, fold, foresee, micros
+from takeback.model.evolve import fold, foresee
+from takeback.model.intent import Fact, Intent, micros
 
 NOW = datetime(2026, 11, 29, 14, 5, 10, 123456, tzinfo=UTC)
 THEN = NOW - timedelta(seconds=60)

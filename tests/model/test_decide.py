@@ -10,14 +10,8 @@ from takeback.model import command as commands
 from takeback.model import event as events
 from takeback.model.decide import decide
 from takeback.model.errors import InvalidTransition
-from takeback.model.intent import (
-    CANCELLABLE,
-    FINAL,
-    MAY_BECOME,
-    State,
-    foresee,
-    is_cancellable,
-)
+from takeback.model.evolve import foresee
+from takeback.model.intent import CANCELLABLE, FINAL, MAY_BECOME, State, is_cancellable
 from tests.model import matrix
 from tests.model.history import (
     CANCELLED,

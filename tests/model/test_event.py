@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from takeback.model import event as events
 from takeback.model.errors import LedgerCorrupt
 from takeback.model.event import EVENTS, UPCASTERS, decode, encode, upcast
-from takeback.model.intent import evolve
+from takeback.model.evolve import evolve
 from tests.model.history import SITUATIONS, facts, situation
 
 GOLDEN = Path(__file__).parent / "golden" / "events.jsonl"

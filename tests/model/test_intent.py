@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 
 from takeback.model import event as events
 from takeback.model.errors import LedgerCorrupt
-from takeback.model.intent import (
-    MAY_BECOME,
-    Fact,
-    Intent,
-    State,
-    evolve,
-    fold,
-    foresee,
-    instant,
-    micros,
-)
+from takeback.model.evolve import evolve, fold, foresee
+from takeback.model.intent import MAY_BECOME, Fact, Intent, State, instant, micros
 from tests.model.history import (
     CANCELLED,
     INTENT,

@@ -20,7 +20,8 @@ from takeback.model import event as events
 from takeback.model.decide import decide
 from takeback.model.errors import InvalidTransition
 from takeback.model.event import decode, encode
-from takeback.model.intent import Fact, Intent, State, evolve, fold, foresee
+from takeback.model.evolve import evolve, fold, foresee
+from takeback.model.intent import Fact, Intent, State
 from tests.model import matrix
 from tests.model.history import INTENT, MINUTE, NOW, OTHER, RECORD, TENANT, second
 

@@ -37,7 +37,8 @@ from takeback.model import errors
 from takeback.model.arguments import Difference, differences
 from takeback.model.envelope import Envelope, Replay, answer, found
 from takeback.model.event import Recorded
-from takeback.model.intent import Fact, Intent, State, evolve
+from takeback.model.evolve import evolve
+from takeback.model.intent import Fact, Intent, State
 from takeback.model.ref import make_ref
 
 BUSY_PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)

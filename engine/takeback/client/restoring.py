@@ -38,8 +38,9 @@ from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
 from takeback.model.envelope import Envelope, Replay, answer, clock
 from takeback.model.event import Effect
+from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Performed
-from takeback.model.intent import Intent, State, foresee, is_cancellable
+from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
 from takeback.model.ref import make_ref
 

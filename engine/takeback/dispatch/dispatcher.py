@@ -12,7 +12,8 @@ from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Agenda, Taken, agenda, lock_due
 from takeback.model import command as commands
 from takeback.model.decide import decide
-from takeback.model.intent import Intent, foresee
+from takeback.model.evolve import foresee
+from takeback.model.intent import Intent
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from takeback.ledger.transaction import Tx
 from takeback.model.chain import chain_hash
 from takeback.model.errors import LeaseLost
 from takeback.model.event import Event, encode
-from takeback.model.intent import Fact, Intent, evolve, micros
+from takeback.model.evolve import evolve
+from takeback.model.intent import Fact, Intent, micros
 
 APPEND = Statement(
     name="append",
