@@ -11,7 +11,9 @@ connection = context.config.attributes.get("connection")
 if connection is None:
     raise RuntimeError("run `takeback migrate`: these revisions need its lock and its connection")
 
-connection.execute(text("CREATE SCHEMA IF NOT EXISTS takeback"))
+# IF NOT EXISTS wants CREATE on the database even where somebody else has made the schema for us.
+if connection.execute(text("SELECT to_regnamespace('takeback')")).scalar() is None:
+    connection.execute(text("CREATE SCHEMA takeback"))
 context.configure(
     connection=connection,
     version_table="alembic_version",

@@ -191,7 +191,7 @@ DECLARE
 BEGIN
     -- A tenth of the window, at most a second: less is not worth an event.
     IF committed_at - NEW.recorded_at
-       <= least(interval '1 second', NEW.window_us * interval '0.1 microsecond') THEN
+       <= least(interval '1 second', NEW.window_us * interval '1 microsecond' / 10) THEN
         RETURN NULL;
     END IF;
     SELECT * INTO intent FROM takeback.intents AS i
