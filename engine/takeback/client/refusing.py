@@ -17,21 +17,23 @@ from takeback.model.intent import Intent
 from takeback.model.violation import Repair, Violation
 
 _SAID: Mapping[type[errors.TakebackError], tuple[str, str, bool]] = {
-    errors.UnknownTool: ("unknown_tool", "invalid_request", True),
-    errors.NoSuchRef: ("no_such_ref", "invalid_request", True),
+    errors.UnknownTool: ("unknown_tool", "invalid_request", False),
+    errors.NoSuchRef: ("no_such_ref", "invalid_request", False),
     errors.NoTransaction: ("no_transaction", "invalid_request", True),
     errors.PersonRequired: ("no_access", "terminal", False),
     errors.NotRestorable: ("not_restorable", "terminal", False),
     errors.RestoreExpired: ("restore_expired", "terminal", False),
     errors.TooLate: ("too_late", "terminal", False),
     errors.RestoreConflict: ("restore_conflict", "terminal", False),
-    errors.PreviewStale: ("preview_stale", "invalid_request", True),
+    errors.PreviewStale: ("preview_stale", "invalid_request", False),
     errors.InProgress: ("in_progress", "transient", True),
     errors.DatabaseUnavailable: ("database_unavailable", "transient", True),
     errors.EmbeddedUnavailable: ("database_unavailable", "transient", True),
     errors.CommitUnknown: ("database_unavailable", "transient", True),
 }
-"""code, class, and whether the same call can succeed. Anything else is no refusal but a fault."""
+"""code, class, and whether the same call, word for word, can succeed later. Anything else is no
+refusal but a fault.
+"""
 
 RETRY_AFTER_SECONDS = 1
 
