@@ -101,6 +101,19 @@ ORDER BY i.ref LIMIT CAST(:limit AS int)
 """),
 )
 
+REFS_OF = Statement(
+    name="refs_of",
+    sentence="Finds the refs of a batch of intents by their ids.",
+    index="intents_pkey",
+    lock="none",
+    text=text("""
+SELECT CAST(i.id AS text), i.ref
+FROM takeback.intents AS i
+JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
+  ON i.tenant = w.tenant AND i.id = w.id
+"""),
+)
+
 HISTORY = Statement(
     name="history",
     sentence="Reads the events of one intent in order.",
@@ -200,6 +213,13 @@ def refs_between(tx: Tx, tenant: str, low: str, high: str, limit: int) -> list[s
     """At most ``limit`` refs in [low, high)."""
     parameters = {"tenant": tenant, "low": low, "high": high, "limit": limit}
     return [ref for (ref,) in tx.rows(REFS_LIKE, parameters)]
+
+
+def refs_of(tx: Tx, events: Sequence[Stored]) -> dict[UUID, str]:
+    """The ref of each intent that ``events`` tell of."""
+    about = sorted({(event.tenant, str(event.intent_id)) for event in events})
+    parameters = {"tenants": [tenant for tenant, _ in about], "ids": [id_ for _, id_ in about]}
+    return {UUID(id_): ref for id_, ref in tx.rows(REFS_OF, parameters)}
 
 
 def history(tx: Tx, tenant: str, id_: UUID) -> list[Stored]:

@@ -1,0 +1,114 @@
+"""``catalog``: the declaration file as text, and the rows of an app."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from takeback.cli.door import door_of
+from takeback.cli.failure import DONE, REFUSED, Failure
+from takeback.cli.sheet import columns, field
+from takeback.cli.voice import plain
+
+
+def check(
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The declaration file; it is read, never run.")
+    ],
+) -> int:
+    """Check a declaration file as text.
+
+    What it imports, and what it would do when it is loaded: expected are declarations only.
+    """
+    from takeback.catalog.check import check_file
+
+    door = door_of(context)
+    found = check_file(file)
+    listed = [{"line": one.line, "message": one.message} for one in found]
+    if not found:
+        if door.voice.json_wanted:
+            door.voice.document({"status": "done", "file": file, "findings": []})
+        else:
+            door.voice.line(f"{plain(file)}: declares, and does nothing else")
+        return DONE
+    failure = Failure(
+        exit=REFUSED,
+        code="failed_check",
+        class_="invalid_request",
+        message=f"{file}: {len(found)} {'line' if len(found) == 1 else 'lines'} to correct",
+        status="refused",
+        beside={"file": file, "findings": listed},
+    )
+    if door.voice.json_wanted:
+        door.voice.document(failure.document())
+        return failure.exit
+    door.voice.lines([f"{plain(file)}:{one.line}: {plain(one.message)}" for one in found])
+    for line in failure.lines():
+        door.voice.note(line)
+    return failure.exit
+
+
+def list_rows(context: typer.Context) -> int:
+    """List the tools of the app, in the order of its catalog."""
+    door = door_of(context)
+    rows = [_row(bound) for bound in door.app().registry]
+    if door.voice.json_wanted:
+        door.voice.document(rows)
+        return DONE
+    cells = [
+        (row["tool"], row["effect"], row["tier"], row["exposure"], row["description"])
+        for row in rows
+    ]
+    headings = ("tool", "effect", "tier", "exposure", "does")
+    door.voice.lines(columns(door.voice, headings, cells))
+    return DONE
+
+
+def show_row(
+    context: typer.Context,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+) -> int:
+    """Show one tool, and its arguments as a model sees them."""
+    from takeback.catalog.registry import schema
+
+    door = door_of(context)
+    bound = door.app().registry.tool(tool)
+    document = _row(bound) | {"schema": schema(bound)}
+    if door.voice.json_wanted:
+        door.voice.document(document)
+        return DONE
+    shown = [
+        field(name, ", ".join(value) if isinstance(value, list) else value)
+        for name, value in document.items()
+        if name not in ("schema", "tool") and value not in (None, [])
+    ]
+    printed = json.dumps(document["schema"], indent=2, ensure_ascii=False).splitlines()
+    door.voice.lines([tool, *shown, "", *printed])
+    return DONE
+
+
+def _row(bound: Any) -> dict[str, Any]:
+    from takeback.declare import Local, Remote
+
+    tool, effect = bound.tool, bound.effect
+    row: dict[str, Any] = {
+        "tool": tool.name,
+        "description": tool.description,
+        "effect": type(effect).__name__.lower(),
+        "version": tool.version,
+        "tier": tool.tier.value,
+        "inline": tool.inline,
+        "exposure": tool.exposure.value,
+        "triggers": list(tool.triggers),
+        "key": list(tool.recipe.fields),
+        "key_scope": tool.recipe.scope.kind.value,
+    }
+    if isinstance(effect, Remote):
+        row["window_seconds"] = effect.window.total_seconds()
+        row["reversal"] = effect.reversal.value
+    if isinstance(effect, Local) and effect.retention is not None:
+        row["retention_days"] = effect.retention.total_seconds() / 86_400
+    return row

@@ -1,0 +1,244 @@
+"""``list``, ``show`` and ``events``: what was recorded. They change nothing, and need no app.
+
+Without an app there are no sentences of the tools, and nothing is said of how to take back.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from takeback.cli.door import Door, door_of
+from takeback.cli.failure import DONE, Usage
+from takeback.cli.sheet import answer_block, columns, event_of, field, timeline
+from takeback.cli.typed import LIMIT_MAX, POSITION_MAX, span_of, state_of
+from takeback.cli.voice import ReaderGone
+
+if TYPE_CHECKING:
+    from takeback.app import Takeback
+    from takeback.client.looking import Shown
+    from takeback.ledger.barrier import Page
+
+PAGE = 500
+FOLLOW_SECONDS = 0.25
+"""How often ``--follow`` looks when nothing comes."""
+
+AWAY_SECONDS = 1.0
+"""How long it waits for a database that is away."""
+
+
+def list_intents(
+    context: typer.Context,
+    *,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state, such as held, in_doubt or succeeded.")
+    ] = None,
+    tool: Annotated[str | None, typer.Option(help="Only of this tool.")] = None,
+    run: Annotated[str | None, typer.Option(help="Only of this run.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Only as old as this: 30m, 2h, 7d.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="At most so many.")] = 50,
+) -> int:
+    """List intents, the newest first."""
+    door = door_of(context)
+    wanted, span = state_of(state), span_of(since)
+    found = door.ledger().list(state=wanted, tool=tool, run=run, since=span, limit=limit)
+    if door.voice.json_wanted:
+        door.voice.document(found)
+        return DONE
+    if not found:
+        door.voice.line("no intent matches")
+        return DONE
+    rows = [
+        (one["ref"], one["state"], one["recorded_at"], one["due_at"] or "-", one["summary"])
+        for one in found
+    ]
+    door.voice.lines(columns(door.voice, ("ref", "state", "recorded", "due", "summary"), rows))
+    return DONE
+
+
+def show(
+    context: typer.Context,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The ref, as every answer shows it.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Also the arguments, the result and every row.")
+    ] = False,
+) -> int:
+    """Show one intent with its timeline."""
+    door = door_of(context)
+    document = _shown(door, door.ledger().show(ref), full=full)
+    if door.voice.json_wanted:
+        door.voice.document(document)
+    else:
+        door.voice.lines(_page(door, document))
+    return DONE
+
+
+def _shown(door: Door, shown: Shown, *, full: bool) -> dict[str, Any]:
+    from takeback.model.envelope import iso
+
+    intent, bodies = shown.entry.intent, shown.entry.bodies
+    document = shown.envelope.to_dict()
+    if door.settings.app is None:
+        reason = "no app is named, so its catalog is not known"
+        document |= {"restore": None, "no_restore": reason}
+    document |= {
+        "state": intent.state.value,
+        "tool": intent.tool,
+        "tool_version": intent.tool_version,
+        "run": intent.run,
+        "principal": intent.principal,
+        "recorded_at": iso(intent.recorded_at),
+        "due_at": iso(intent.due_at) if intent.due_at else None,
+        "settled_at": iso(intent.settled_at) if intent.settled_at else None,
+        "attempt": intent.attempt,
+        "events": [event_of(stored, intent.ref) for stored in shown.events],
+    }
+    if full:
+        result = bodies.get("result") or {}
+        document |= {
+            "affected": result.get("affected", document.get("affected", [])),
+            "bodies": dict(bodies),
+        }
+    return document
+
+
+def _page(door: Door, document: Mapping[str, Any]) -> list[str]:
+    lines = answer_block(door.voice, document, door.app_option)
+    lines += [
+        field(name, document[key])
+        for name, key in (
+            ("state", "state"),
+            ("tool", "tool"),
+            ("run", "run"),
+            ("principal", "principal"),
+            ("recorded", "recorded_at"),
+            ("due", "due_at"),
+            ("settled", "settled_at"),
+        )
+        if document[key] is not None
+    ]
+    lines += [
+        field(name, json.dumps(body, ensure_ascii=False))
+        for name, body in document.get("bodies", {}).items()
+    ]
+    return [*lines, "", *timeline(door.voice, document["events"])]
+
+
+def events(
+    context: typer.Context,
+    after: Annotated[
+        int, typer.Option(min=0, max=POSITION_MAX, help="Only behind this position.")
+    ] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until interrupted.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many; all of them if not said.")
+    ] = None,
+) -> int:
+    """Print the log, an event a line, as JSON.
+
+    In order and without gaps, however many write to it. With --json it is one document: the
+    events, and the position to go on from.
+    """
+    door = door_of(context)
+    app = door.ledger()
+    if follow:
+        if door.voice.json_wanted:
+            raise Usage("--follow has no end, so it is no one document; expected it without --json")
+        return _follow(door, app, after, limit)
+    if door.voice.json_wanted:
+        door.voice.document(_document(app, list(_pages(app, after, limit))))
+        return DONE
+    for page in _pages(app, after, limit):
+        _print(door, app, page)
+        _tell_held_back(door, page)
+    return DONE
+
+
+def _pages(app: Takeback, after: int, limit: int | None) -> Iterator[Page]:
+    """The log as far as it is there, at most ``limit`` events of it."""
+    left = limit
+    while left is None or left > 0:
+        wanted = PAGE if left is None else min(PAGE, left)
+        page = app.events(after, limit=wanted)
+        yield page
+        if len(page.events) < wanted:
+            return
+        after = page.safe_position
+        left = None if left is None else left - len(page.events)
+
+
+def _document(app: Takeback, pages: Sequence[Page]) -> dict[str, Any]:
+    last = pages[-1]
+    return {
+        "events": [event for page in pages for event in _events_of(app, page)],
+        "safe_position": last.safe_position,
+        "held_back_by": list(last.held_back_by),
+        "age_seconds": last.age_seconds,
+    }
+
+
+def _follow(door: Door, app: Takeback, after: int, limit: int | None) -> int:
+    from takeback.model.errors import Unavailable
+
+    told_away = told_held = False
+    left = limit
+    while left is None or left > 0:
+        try:
+            page = app.events(after, limit=PAGE if left is None else min(PAGE, left))
+        except Unavailable as problem:
+            if not told_away:
+                door.voice.note(f"takeback: {problem}; waiting for it")
+            told_away = True
+            _wait(AWAY_SECONDS)
+            continue
+        if told_away:
+            door.voice.note("takeback: the database is back")
+            told_away = False
+        _print(door, app, page)
+        after = page.safe_position
+        left = None if left is None else left - len(page.events)
+        if page.held_back_by and not told_held:
+            _tell_held_back(door, page)
+        told_held = bool(page.held_back_by)
+        if not page.events:
+            _wait(FOLLOW_SECONDS)
+    return DONE
+
+
+def _print(door: Door, app: Takeback, page: Page) -> None:
+    for event in _events_of(app, page):
+        door.voice.document(event)
+    door.voice.flush()
+
+
+def _events_of(app: Takeback, page: Page) -> list[dict[str, Any]]:
+    refs = app.refs(page.events)
+    return [event_of(stored, refs.get(stored.intent_id)) for stored in page.events]
+
+
+def _tell_held_back(door: Door, page: Page) -> None:
+    if page.held_back_by:
+        who = ", ".join(map(str, page.held_back_by))
+        door.voice.note(
+            f"takeback: held back by database process {who}, whose transaction has been open for "
+            f"{page.age_seconds:.0f} s; nothing is skipped"
+        )
+
+
+def _wait(seconds: float) -> None:
+    """Waits, unless whoever reads stdout goes away meanwhile."""
+    watched = select.poll()
+    if sys.stdout is not None and not sys.stdout.isatty():
+        # Only errors are asked for: those that say that the other end of a pipe is closed.
+        watched.register(sys.stdout, 0)
+    if watched.poll(seconds * 1000):
+        raise ReaderGone

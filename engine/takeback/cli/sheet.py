@@ -1,0 +1,225 @@
+"""How things look to people: an answer as a block, rows in columns, a log as a timeline.
+
+Nothing is drawn round anything, and no ref is ever shortened: what is printed can be pasted.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from takeback.cli.voice import Voice, plain
+
+if TYPE_CHECKING:
+    from takeback.ledger.reading import Stored
+
+LABEL_WIDTH = 13
+INDENT = " " * 4
+NARROWEST = 40
+GAP = "  "
+
+RESTORE = "restore"
+"""The tool whose calls are meant once: who wants a thing back twice takes back the second."""
+
+_COLOR_OF = {
+    "done": "good",
+    "ok": "good",
+    "taken_back": "good",
+    "scheduled": "waiting",
+    "in_progress": "waiting",
+    "needs_approval": "waiting",
+    "in_doubt": "doubt",
+    "no_matches": "waiting",
+}
+
+
+def columns(voice: Voice, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows under their headings; the last cell of each is text of any length.
+
+    Where it doesn't fit beside the others on a terminal it is wrapped below them.
+    """
+    cells = [[plain(cell) for cell in row] for row in rows]
+    shown = [heading.upper() for heading in headings]
+    widths = [max(map(len, column)) for column in zip(shown, *cells, strict=True)]
+    if sum(widths) + len(GAP) * (len(widths) - 1) <= voice.width:
+        return [_row(row, widths) for row in [shown, *cells]]
+    lines = [_row(shown[:-1], widths)]
+    for row in cells:
+        lines.append(_row(row[:-1], widths))
+        lines += wrapped(row[-1], voice.width)
+    return lines
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    return GAP.join(padded).rstrip()
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in indented lines that fit; what has no space in it stays whole.
+
+    >>> wrapped("refund_charge-7F3K9QDM was taken back by dana", 40)
+    ['    refund_charge-7F3K9QDM was taken', '    back by dana']
+    """
+    return textwrap.wrap(
+        text,
+        max(width, NARROWEST),
+        initial_indent=INDENT,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def field(label: str, text: object) -> str:
+    """A labelled line of a block."""
+    return f"  {label.ljust(LABEL_WIDTH)}{plain(text)}".rstrip()
+
+
+def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> list[str]:
+    """The lean answer of a call, as people read it."""
+    status = str(answer["status"])
+    head = voice.strong(status, _COLOR_OF.get(status, "bad"))
+    if answer.get("ref"):
+        head = f"{head}  {answer['ref']}"
+    lines = [f"{head}  (an answer given before)" if answer.get("replayed") else head]
+    if answer.get("summary"):
+        lines.append(f"  {plain(answer['summary'])}")
+    lines += [_match(match) for match in answer.get("matches", ())]
+    if answer.get("error"):
+        lines += _error(answer["error"], app_option)
+    lines += _affected(answer)
+    lines += _replay(answer)
+    lines += restore_lines(answer, app_option)
+    if answer.get("error") and answer.get("trace_id"):
+        lines.append(field("trace", answer["trace_id"]))
+    return lines
+
+
+def _match(match: Mapping[str, Any]) -> str:
+    return "  - " + ", ".join(f"{plain(name)}: {_value(value)}" for name, value in match.items())
+
+
+def _value(value: Any) -> str:
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _affected(answer: Mapping[str, Any]) -> Iterable[str]:
+    for one in answer.get("affected", ()):
+        label = one.get("label")
+        known_as = f" ({label})" if label and label != one["id"] else ""
+        yield field("affects", f"{one['kind']} {one['id']}{known_as}")
+    more = answer.get("affected_count", 0) - len(answer.get("affected", ()))
+    if more > 0:
+        yield field("", f"and {more} more")
+
+
+def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
+    if answer.get("first_called_at"):
+        yield field("first at", answer["first_called_at"])
+    for one in answer.get("differs", ()):
+        yield field("differs", f"{one['field']}: first {one['first']!r}, now {one['now']!r}")
+    again = answer["again"]["repeat_of"] if answer.get("again") else None
+    if again is not None and not again.startswith(f"{RESTORE}-"):
+        yield field("once more", f"the same call with --repeat-of {again}")
+    if answer.get("redone_by"):
+        yield field("redone by", answer["redone_by"].get("ref"))
+
+
+def restore_lines(answer: Mapping[str, Any], app_option: str) -> Iterable[str]:
+    """The command that takes it back, ready to be pasted, or why there is none."""
+    call = answer.get("restore")
+    if call is None:
+        if answer.get("no_restore"):
+            yield field("take back", f"not possible: {answer['no_restore']}")
+        return
+    ref = shlex.quote(call["arguments"]["ref"])
+    yield field("take back", f"takeback {app_option}restore {ref}")
+    yield field("", call["does"])
+    if call.get("until"):
+        yield field("", f"until {call['until']}")
+    for left in call.get("leaves", ()):
+        yield field("", f"leaves {left}")
+
+
+def _error(error: Mapping[str, Any], app_option: str) -> Iterable[str]:
+    yield f"  {plain(error['code'])}: {plain(error['message'])}"
+    for one in error.get("violations", ()):
+        yield f"  - {_violation(one)}"
+    call = error.get("next_call")
+    if call:
+        arguments = shlex.quote(json.dumps(call["arguments"], ensure_ascii=False))
+        yield field("try", f"takeback {app_option}call {call['tool']} --args {arguments}")
+    elif error.get("alternatives"):
+        yield field("there is", ", ".join(_value(one) for one in error["alternatives"]))
+    if error.get("retry_after_s") is not None:
+        yield field("again", f"in {error['retry_after_s']} s")
+
+
+def _violation(one: Mapping[str, Any]) -> str:
+    said = f"{plain(one.get('field'))}: {plain(one.get('message', 'differs'))}"
+    if "first" in one:
+        said += f", first {_value(one['first'])}"
+    if "received" in one:
+        said += f", received {_value(one['received'])}"
+    if one.get("suggestion") is not None:
+        said += f"; did you mean {_value(one['suggestion'])}?"
+    return said
+
+
+def event_of(stored: Stored, ref: str | None) -> dict[str, Any]:
+    """An event of the log as programs read it: its payload as it is stored."""
+    return {
+        "position": stored.position,
+        "ref": ref,
+        "tenant": stored.tenant,
+        "intent_id": str(stored.intent_id),
+        "version": stored.version,
+        "kind": stored.kind,
+        "at": instant_text(stored.at_us),
+        "payload": json.loads(stored.payload),
+    }
+
+
+def instant_text(micros: int) -> str:
+    """An instant of the database to the microsecond.
+
+    >>> instant_text(1_790_000_000_000_001)
+    '2026-09-21T14:13:20.000001Z'
+    """
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# Said elsewhere on the same page, or for machines alone.
+_UNTOLD = frozenset({"ref", "tool", "key", "fingerprint", "arguments", "result", "error", "body"})
+
+
+def timeline(voice: Voice, events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The events of one intent, one a row."""
+    rows = [
+        (
+            str(event["version"]),
+            str(event["at"]),
+            str(event["kind"]).removeprefix("intent."),
+            ", ".join(_told(event["payload"])),
+        )
+        for event in events
+    ]
+    return columns(voice, ("#", "at", "event", "what"), rows)
+
+
+def _told(payload: Mapping[str, Any]) -> Iterable[str]:
+    for name, value in payload.items():
+        if name in _UNTOLD or value is None or value == []:
+            continue
+        if name.endswith("_us") and name != "window_us":
+            yield f"{name.removesuffix('_us')} {instant_text(value)}"
+        elif name == "window_us":
+            yield f"window {value / 1_000_000:g} s"
+        else:
+            yield f"{name} {_value(value)}"

@@ -1,0 +1,83 @@
+"""``worker`` and ``up``: processes that stay."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from takeback.cli.door import SHOP, door_of
+from takeback.cli.failure import DONE
+from takeback.cli.foreign import Foreign
+from takeback.cli.sheet import field
+
+CONCURRENCY_MAX = 64
+"""Threads of one worker; a process is cheaper than more of them."""
+
+Concurrency = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=CONCURRENCY_MAX, help="How many attempts run beside each other; 4 if not said."
+    ),
+]
+
+
+def worker(
+    context: typer.Context,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop when nothing is due and nothing executing.")
+    ] = False,
+    concurrency: Concurrency = None,
+) -> int:
+    """Carry out what is due.
+
+    SIGTERM or Ctrl-C end it within ten seconds, a second one at once. --drain waits out the
+    leases of workers that died, half a minute at most. A database that goes away is waited for.
+    The log is on stderr.
+    """
+    from takeback import process
+
+    door = door_of(context)
+    worked = process.work(door.app(), drain=drain, concurrency=concurrency)
+    door.threads_abandoned = worked.abandoned
+    if door.voice.json_wanted:
+        door.voice.document(
+            {
+                "status": "done",
+                "performed": worked.performed,
+                "taken_over": worked.taken_over,
+                "abandoned": worked.abandoned,
+            }
+        )
+    else:
+        door.voice.line(f"carried out {worked.performed}, taken over {worked.taken_over}")
+    return DONE
+
+
+def up(context: typer.Context, concurrency: Concurrency = None) -> int:
+    """Run everything at once on this machine.
+
+    An embedded database if none is set, the schema, and a worker. Without an app it is the
+    example shop. Ctrl-C ends it.
+    """
+    from takeback import process
+    from takeback.settings import masked
+
+    door = door_of(context)
+    app = door.app(fallback=SHOP)
+    with Foreign("the migration failed"):
+        before, after = app.migrate()
+    embedded = "" if app.settings.database_url else " (embedded: it ends with its last user)"
+    shop = "" if door.settings.app else " (none was named: this is the example shop)"
+    door.voice.lines(
+        [
+            field("database", f"{masked(app.database_url)}{embedded}"),
+            field("schema", after if before == after else f"{before or 'nothing'} to {after}"),
+            field("app", f"{door.settings.app or SHOP}{shop}"),
+            field("worker", "runs; Ctrl-C ends it"),
+        ]
+    )
+    door.voice.flush()
+    worked = process.work(app, drain=False, concurrency=concurrency)
+    door.threads_abandoned = worked.abandoned
+    return DONE
