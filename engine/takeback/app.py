@@ -36,6 +36,7 @@ from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
 from takeback.ledger.database import Database
 from takeback.ledger.health import Health, look
+from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import errors
 from takeback.model.envelope import Envelope
@@ -251,7 +252,7 @@ class Takeback:
         # Alembic costs a fifth of a second to import, and only this needs it.
         from takeback_migrations import upgrade
 
-        with self.context.database.translated():
+        with translated():
             revisions: tuple[str | None, str] = upgrade(self.database_url)
             for step in self._migrations:
                 step(self.database_url)

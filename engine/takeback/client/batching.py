@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from takeback.client.calling import begun, call_in
+from takeback.client.calling import BUSY_PAUSES, begun, call_in
 from takeback.client.context import Context
 from takeback.client.owning import in_own_transaction
 from takeback.client.refusing import refuse, refuse_arguments
@@ -44,8 +44,15 @@ def call_many(
 
     try:
         return in_own_transaction(context, work) if given is None else work(adopt(given))
-    except (errors.CallerError, errors.DatabaseUnavailable, errors.InProgress) as problem:
-        return [refuse(problem, context.entropy(8).hex()) for _ in calls]
+    except (
+        errors.CallerError,
+        errors.Conflict,
+        errors.DatabaseUnavailable,
+        errors.InProgress,
+    ) as problem:
+        return [
+            one if isinstance(one, Envelope) else refuse(problem, one.trace_id) for one in checked
+        ]
 
 
 def _checked(
@@ -72,10 +79,11 @@ def _checked(
 
 def _answers(context: Context, tx: Tx, checked: Sequence[Request | Envelope]) -> list[Envelope]:
     answers = _recorded(context, tx, checked)
+    pauses = iter(BUSY_PAUSES)
     for place, one in enumerate(checked):
         if place in answers:
             continue
-        answers[place] = one if isinstance(one, Envelope) else _single(context, tx, one)
+        answers[place] = one if isinstance(one, Envelope) else _single(context, tx, one, pauses)
     return [answers[place] for place in range(len(checked))]
 
 
@@ -108,8 +116,11 @@ def _recorded(
     return answers
 
 
-def _single(context: Context, tx: Tx, request: Request) -> Envelope:
+def _single(context: Context, tx: Tx, request: Request, pauses: Iterator[float]) -> Envelope:
     try:
-        return call_in(context, tx, request)
+        return call_in(context, tx, request, pauses=pauses)
+    except errors.InvalidArguments as problem:
+        received = request.arguments.canonical
+        return refuse_arguments(request.bound.name, received, problem.violations, request.trace_id)
     except (errors.CallerError, errors.Conflict, errors.InProgress) as problem:
         return refuse(problem, request.trace_id)

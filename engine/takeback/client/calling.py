@@ -9,37 +9,41 @@ call opens its own, and repeats itself when that is lost: the key makes the repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from takeback.client import local
 from takeback.client.context import Context
-from takeback.client.face import Broke, matches_of, try_face
+from takeback.client.face import call_face, matches_of
+from takeback.client.looking import find
 from takeback.client.owning import in_own_transaction
 from takeback.client.refusing import (
     refuse,
     refuse_arguments,
-    refuse_broken,
     refuse_conflict,
-    refuse_reference,
-    unavailable,
+    refuse_handler,
+    refuse_read,
 )
 from takeback.client.request import Request, prepare
 from takeback.declare import DIFFERS, WHILE_STANDING, Local, OnDifference, Read, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.ledger import reading
 from takeback.ledger.recording import Minted, Recording, record
-from takeback.ledger.sqlstate import translate
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import errors
-from takeback.model.arguments import Difference, differences
+from takeback.model.arguments import Difference, differences, revive
 from takeback.model.envelope import Envelope, Replay, answer, found
 from takeback.model.event import Recorded
 from takeback.model.evolve import evolve
+from takeback.model.handler import Face, Found
 from takeback.model.intent import Fact, Intent, State
+from takeback.model.key import derive_key
 from takeback.model.ref import make_ref
+from takeback.model.violation import Repair, Violation
 
 BUSY_PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)
 """Seconds between looks at an uncommitted twin: about one second in all, then ``in_progress``."""
@@ -102,8 +106,13 @@ def call_in(
     *,
     savepoint: bool | None = None,
     meant: bool = False,
+    pauses: Iterator[float] | None = None,
 ) -> Envelope:
-    """The call inside an open transaction. ``meant``: its ``repeat_of`` is known to be there."""
+    """The call inside an open transaction.
+
+    ``meant``: its ``repeat_of`` is known to be there. ``pauses`` are what is left of the patience
+    with uncommitted twins, when that is shared by many calls.
+    """
     bound = request.bound
     if isinstance(bound.tool.effect, Read):
         return _look(tx, request)
@@ -111,46 +120,48 @@ def call_in(
         _require_first(context, tx, request)
     if savepoint is None:
         savepoint = isinstance(bound.tool.effect, Local)
+    pauses = iter(BUSY_PAUSES) if pauses is None else pauses
     if not savepoint:
-        return _record(context, tx, request)
+        return _record(context, tx, request, pauses)
     try:
         with tx.savepoint():
-            return _record(context, tx, request)
-    except errors.InvalidReference as problem:
-        return refuse_reference(request.bound.name, problem, request.trace_id)
-    except errors.HandlerBroke as problem:
-        return refuse_broken(problem, request.trace_id)
+            return _record(context, tx, request, pauses)
     except errors.Rejected as problem:
-        return _remember(context, tx, request, problem)
+        # The effect is rolled back; the refusal is recorded, so that a repeat touches nothing.
+        return _record(context, tx, request, pauses, rejected=problem)
+    except errors.HandlerError as problem:
+        return refuse_handler(request.bound.name, problem, request.trace_id)
 
 
 def _look(tx: Tx, request: Request) -> Envelope:
-    """A read changes nothing and is not recorded."""
-    answer_ = try_face(request.bound.handler.perform, tx.session, request.arguments.model)
-    if not isinstance(answer_, Broke):
-        return found(matches_of(answer_), request.trace_id)
-    known = translate(answer_.problem)
-    if isinstance(known, errors.RetryTransaction | errors.NoTransaction):
-        raise known from answer_.problem
-    broke = errors.HandlerBroke(request.bound.name)
-    broke.__cause__ = answer_.problem
-    return unavailable(broke, request.trace_id)
+    """A read changes nothing and is not recorded; what it breaks stays inside its savepoint."""
+    bound = request.bound
+    try:
+        with nullcontext() if tx.owned else tx.savepoint():
+            done = local.run_face(
+                tx, bound.name, partial(_matches, bound.handler.perform), request.arguments.model
+            )
+            return found(done.result, request.trace_id)
+    except errors.HandlerError as problem:
+        return refuse_read(bound.name, problem, request.trace_id)
 
 
-def _remember(context: Context, tx: Tx, request: Request, problem: errors.Rejected) -> Envelope:
-    """The effect is rolled back; the refusal is recorded, so that a repeat touches nothing."""
-    recording = record(tx, context.tenant, request.event, arguments=request.body, salt=request.salt)
-    if recording.minted is None:
-        raise errors.InProgress("an equal call is being recorded by somebody else; call again")
-    intent = begun(context.tenant, request.event, recording.minted)
-    intent, error = local.remember_refusal(context, tx, intent, problem)
-    bodies = {"arguments": request.arguments.canonical, "error": error}
-    return answer(intent, request.bound.tool, bodies, trace_id=request.trace_id)
+def _matches(face: Face, *arguments: Any) -> Found:
+    return matches_of(call_face(face, *arguments))
 
 
-def _record(context: Context, tx: Tx, request: Request) -> Envelope:
-    """Records the call and performs it when it is Local, or answers from its twin."""
-    pauses = iter(BUSY_PAUSES)
+def _record(
+    context: Context,
+    tx: Tx,
+    request: Request,
+    pauses: Iterator[float],
+    *,
+    rejected: errors.Rejected | None = None,
+) -> Envelope:
+    """Records the call and performs it when it is Local, or answers from its twin.
+
+    With ``rejected`` it was performed already, and that is what came of it.
+    """
     for _ in range(len(BUSY_PAUSES) + RECORDINGS_MAX):
         recording = record(
             tx,
@@ -161,7 +172,7 @@ def _record(context: Context, tx: Tx, request: Request) -> Envelope:
         )
         match recording:
             case Recording(answer="recorded", minted=Minted() as minted):
-                return _carry_on(context, tx, request, minted)
+                return _carry_on(context, tx, request, minted, rejected)
             case Recording(answer="busy"):
                 pause = next(pauses, None)
                 if pause is None:
@@ -193,10 +204,18 @@ def _twin(context: Context, tx: Tx, request: Request, recording: Recording) -> r
     return twin
 
 
-def _carry_on(context: Context, tx: Tx, request: Request, minted: Minted) -> Envelope:
+def _carry_on(
+    context: Context,
+    tx: Tx,
+    request: Request,
+    minted: Minted,
+    rejected: errors.Rejected | None,
+) -> Envelope:
     intent = begun(context.tenant, request.event, minted)
     bodies: dict[str, Any] = {"arguments": request.arguments.canonical}
-    if intent.state is State.RECORDED:
+    if rejected is not None:
+        intent, bodies["error"] = local.remember_refusal(context, tx, intent, rejected)
+    elif intent.state is State.RECORDED:
         intent, bodies = local.perform(context, tx, request, intent)
     return answer(intent, request.bound.tool, bodies, trace_id=request.trace_id)
 
@@ -225,20 +244,29 @@ def _answer_twin(
     first = twin.intent
     if _is_over(tool, twin):
         return None
-    differs: tuple[Difference, ...] = ()
-    if "arguments" in twin.bodies:
-        differs = differences(twin.bodies["arguments"], request.arguments.canonical)
-        hard = tuple(d for d in differs if on_difference(tool, d.field) is not DIFFERS)
-        if hard:
-            return refuse_conflict(tool, first, hard, request.trace_id)
     stands = True
     if isinstance(tool.effect, Local) and tool.effect.repeats is WHILE_STANDING:
         stands = local.stands(tx, request.bound, twin)
         if not stands and not _is_quiet(tool.effect, request, twin):
             return None
+    differs = _differences(tool, twin, request)
+    hard = tuple(d for d in differs if on_difference(tool, d.field) is not DIFFERS)
+    if hard:
+        return refuse_conflict(tool, first, hard, request.trace_id)
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
     return answer(first, tool, twin.bodies, trace_id=request.trace_id, replay=replay)
+
+
+def _differences(tool: Tool, twin: reading.Entry, request: Request) -> tuple[Difference, ...]:
+    """Where the first call's arguments, as this release understands them, are others."""
+    stored = twin.bodies.get("arguments")
+    if stored is None:
+        return ()
+    now = request.arguments.canonical
+    if twin.intent.tool_version != tool.version or stored.keys() != now.keys():
+        stored = revive(tool, twin.intent.tool_version, stored).canonical
+    return differences(stored, now)
 
 
 def on_difference(tool: Tool, path: str) -> OnDifference | None:
@@ -264,7 +292,31 @@ def _is_quiet(effect: Local, request: Request, twin: reading.Entry) -> bool:
 
 
 def _require_first(context: Context, tx: Tx, request: Request) -> None:
-    ref = request.repeat_of or ""
-    first = reading.read_by_ref(tx, context.tenant, ref)
-    if first is None or first.intent.tool != request.bound.name:
-        raise errors.NoSuchRef(ref)
+    """What is to happen once more has to have been asked for before, by an equal call."""
+    first = find(context, tx, request.repeat_of or "").intent
+    tool = request.bound.tool
+    equal = tuple(
+        derive_key(
+            tenant=context.tenant,
+            tool=tool.name,
+            recipe=recipe,
+            arguments=request.arguments.canonical,
+            run=first.run or request.event.run,
+            repeat_of=first.repeat_of,
+            secret=context.key_secret,
+        )
+        for recipe in (tool.recipe, *tool.recipe.former)
+    )
+    if first.tool != tool.name or first.key not in equal:
+        raise errors.InvalidArguments([_not_a_repeat(tool, first)])
+
+
+def _not_a_repeat(tool: Tool, first: Intent) -> Violation:
+    fields = ", ".join(tool.recipe.fields)
+    return Violation(
+        field="repeat_of",
+        code="no_such_value",
+        message=f"must be the ref of an equal {tool.name}: one with the same {fields}",
+        received=first.ref,
+        repair=Repair.CHOICE,
+    )

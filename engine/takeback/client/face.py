@@ -5,29 +5,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy.util.concurrency import await_only, in_greenlet
 
-from takeback.model.errors import TakebackError
-from takeback.model.handler import Affected, Face, Found, Performed
+from takeback.model.errors import Conflict, HandlerError, RetryTransaction
+from takeback.model.handler import Face, Found, Performed
 
 
 def call_face(face: Face, *arguments: Any) -> Any:
     """What ``face`` answers; an async one is run to its end first."""
     answer = face(*arguments)
-    if not inspect.iscoroutine(answer):
+    if not inspect.isawaitable(answer):
         return answer
+    coroutine = answer if inspect.iscoroutine(answer) else _awaited(answer)
     if in_greenlet():
-        return await_only(answer)
+        return _run_inside(coroutine)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(answer)
-    return _run_beside(answer)
+        return asyncio.run(coroutine)
+    return _run_beside(coroutine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,53 @@ def try_face(face: Face, *arguments: Any) -> Any:
     """
     try:
         return call_face(face, *arguments)
-    except TakebackError:
+    except (HandlerError, Conflict, RetryTransaction):
         raise
     except Exception as problem:
         return Broke(problem)
+
+
+def _run_inside(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """An AsyncSession's loop waits for us, and its session is a plain one only in this greenlet.
+
+    So the coroutine is run here, step by step, and the loop is handed what it waits for.
+    """
+    step = partial(coroutine.send, None)
+    while True:
+        try:
+            waited_for = step()
+        except StopIteration as end:
+            return end.value
+        step = partial(coroutine.send, None)
+        try:
+            await_only(_until_done(waited_for))
+        except asyncio.CancelledError as problem:
+            step = partial(coroutine.throw, problem)
+
+
+async def _until_done(waited_for: asyncio.Future[Any] | None) -> None:
+    """Waits as a task does: who cancels it cancels what it waits for, and that may take a while.
+
+    What became of the future, its coroutine asks for itself. None gives way once.
+    """
+    if waited_for is None:
+        await asyncio.sleep(0)
+        return
+    while not waited_for.done():
+        try:
+            await asyncio.wait([waited_for])
+        except asyncio.CancelledError:
+            waited_for.cancel()
 
 
 def _run_beside(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """A loop runs in this thread already, so the coroutine gets one in a thread of its own."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="takeback-face") as thread:
         return thread.submit(asyncio.run, coroutine).result()
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def performed(answer: Any) -> Performed:
@@ -68,48 +107,25 @@ def performed(answer: Any) -> Performed:
     return Performed(result=answer)
 
 
-def outcome_body(done: Performed, extra: dict[str, Any] | None = None) -> str:
-    """The stored form of what a handler answered. A result that JSON can't hold still settles:
-    it is left out, and the body says so.
-
-    >>> outcome_body(Performed(result=0))
-    '{"result":0,"affected":[],"affected_count":0,"summary":null,"leaves":[]}'
-    """
-    document: dict[str, Any] = {
-        "result": done.result,
-        "affected": [_affected(one) for one in done.affected],
-        "affected_count": count_of(done),
-        "summary": done.summary,
-        "leaves": list(done.leaves),
-    } | (extra or {})
-    try:
-        return _dump(document)
-    except (TypeError, ValueError, RecursionError):
-        return _dump(document | {"result": None, "result_not_serialisable": True})
-
-
-def count_of(done: Performed) -> int:
-    """How many things were affected in all."""
-    return len(done.affected) if done.affected_count is None else done.affected_count
-
-
 def matches_of(answer: Any) -> Found:
-    """A read's answer as ``Found``; a plain list is every match there is."""
-    if isinstance(answer, Found):
-        return answer
-    if isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
-        return Found(matches=answer)
-    return Found(matches=[] if answer is None else [{"result": answer}])
+    """A read's answer as ``Found``, in JSON; a plain list is every match there is.
+
+    >>> matches_of([{"id": 7}, "b"]).matches
+    [{'id': 7}, {'result': 'b'}]
+    """
+    if not isinstance(answer, Found):
+        several = isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
+        some = answer if several else [] if answer is None else [answer]
+        answer = Found(
+            matches=[one if isinstance(one, Mapping) else {"result": one} for one in some]
+        )
+    plain = json.dumps([dict(match) for match in answer.matches], default=str, allow_nan=False)
+    return Found(
+        matches=json.loads(plain),
+        more_matches_exist=bool(answer.more_matches_exist),
+        summary=None if answer.summary is None else str(answer.summary),
+    )
 
 
-def _affected(one: Affected) -> dict[str, str]:
-    return {"kind": one.kind, "id": one.id, "label": one.label or one.id}
-
-
-def _dump(document: dict[str, Any]) -> str:
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    # A lone surrogate or a NUL is valid JSON text that Postgres can't store.
-    if "\\u0000" in text:
-        raise ValueError("NUL in a result")
-    text.encode("utf-8")
-    return text
+def _match(one: Any) -> Mapping[str, Any]:
+    return one if isinstance(one, Mapping) else {"result": one}

@@ -10,9 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import event
+from sqlalchemy.orm import Session, SessionTransaction
+
 from takeback.catalog.registry import Bound
+from takeback.client.body import count_of, outcome_body, refusal_body
 from takeback.client.context import Context
-from takeback.client.face import Broke, count_of, outcome_body, performed, try_face
+from takeback.client.face import Broke, call_face, performed, try_face
 from takeback.client.request import SALT_BYTES, Request
 from takeback.ledger.acting import act_for
 from takeback.ledger.appending import Body, Change, append
@@ -28,6 +32,13 @@ from takeback.model.decide import decide
 from takeback.model.handler import Affected, Face, Original, Performed
 from takeback.model.intent import Intent, State
 
+GONE = "the database went away while the tool was at work"
+
+_ENDED = (
+    "a handler of a Local tool must not end the transaction, which is its caller's: "
+    "leave out session.commit() and session.rollback()"
+)
+
 
 def perform(
     context: Context, tx: Tx, request: Request, intent: Intent
@@ -37,23 +48,60 @@ def perform(
     Raises what the handler raised to refuse (HandlerError), HandlerBroke for anything else, and
     RetryTransaction when the database says that the transaction is lost.
     """
-    done = face_in(tx, intent, request.bound.handler.perform, request.arguments.model)
+    handler = request.bound.handler
+    done = face_in(tx, intent, intent.tool, handler.perform, request.arguments.model)
     settled, outcome = settle(context, tx, intent, done)
     return settled, {"arguments": request.arguments.canonical, "result": outcome}
 
 
-def face_in(tx: Tx, intent: Intent, face: Face, *arguments: Any) -> Performed:
+def face_in(tx: Tx, intent: Intent, tool: str, face: Face, *arguments: Any) -> Performed:
     """What ``face`` did with the transaction's session, on behalf of ``intent``."""
     act_for(tx, intent.tenant, intent.id)
-    answer = try_face(face, tx.session, *arguments)
-    if isinstance(answer, Broke):
-        known = translate(answer.problem)
-        if known is not None:
-            raise known from answer.problem
-        raise errors.HandlerBroke(intent.tool) from answer.problem
-    tx.session.flush()
+    done = run_face(tx, tool, face, *arguments)
     act_for(tx, intent.tenant, None)
-    return performed(answer)
+    return done
+
+
+def run_face(tx: Tx, tool: str, face: Face, *arguments: Any) -> Performed:
+    """What ``face`` answers inside the transaction, with all that it did sent to the database.
+
+    Raises what the handler raised to refuse, RetryTransaction or DatabaseUnavailable when the
+    transaction is lost, and HandlerBroke for anything else.
+    """
+    answer = try_face(_in_session, tx.session, face, *arguments)
+    if not isinstance(answer, Broke):
+        return performed(answer)
+    if tx.is_lost:
+        raise errors.DatabaseUnavailable(GONE) from answer.problem
+    # Nothing else that a handler's statement is told says anything about the ledger.
+    known = translate(answer.problem)
+    if isinstance(known, errors.RetryTransaction):
+        raise known from answer.problem
+    raise errors.HandlerBroke(tool) from answer.problem
+
+
+def _in_session(session: Session, face: Face, *arguments: Any) -> Any:
+    """A handler ends no transaction: what it does is undone, or committed, by who opened it."""
+    session.connection()
+    before = _innermost(session)
+
+    def refuse(_: Session) -> None:
+        if _innermost(session) is before:
+            raise RuntimeError(_ENDED)
+
+    event.listen(session, "before_commit", refuse)
+    try:
+        answer = call_face(face, session, *arguments)
+    finally:
+        event.remove(session, "before_commit", refuse)
+    session.flush()
+    if _innermost(session) is not before:
+        raise RuntimeError(_ENDED)
+    return answer
+
+
+def _innermost(session: Session) -> SessionTransaction | None:
+    return session.get_nested_transaction() or session.get_transaction()
 
 
 def settle(
@@ -73,16 +121,12 @@ def remember_refusal(
     context: Context, tx: Tx, intent: Intent, problem: errors.Rejected
 ) -> tuple[Intent, dict[str, Any]]:
     """Records that a Local call was refused for good, so that a repeat touches nothing."""
-    error = {
-        "code": problem.code,
-        "message": problem.message,
-        "alternatives": list(problem.alternatives),
-    }
-    body = sealed_body(context, "error", json.dumps(error, ensure_ascii=False))
+    text = refusal_body(problem.code, problem.message, problem.alternatives)
+    body = sealed_body(context, "error", text)
     taken = take(tx, intent)
     command = commands.Fail(code=problem.code, error=body_digest(body.salt, body.text))
     change = Change(taken=taken, events=decide(taken.intent, command, taken.now), bodies=(body,))
-    return append(tx, [change])[0], error
+    return append(tx, [change])[0], json.loads(text)
 
 
 def stands(tx: Tx, bound: Bound, twin: Entry) -> bool:
@@ -91,10 +135,7 @@ def stands(tx: Tx, bound: Bound, twin: Entry) -> bool:
         return False
     if bound.handler.drift is None:
         return True
-    answer = try_face(bound.handler.drift, tx.session, original_of(bound, twin))
-    if isinstance(answer, Broke):
-        raise errors.HandlerBroke(bound.name) from answer.problem
-    return not answer
+    return not run_face(tx, bound.name, bound.handler.drift, original_of(bound, twin)).result
 
 
 def original_of(bound: Bound, entry: Entry) -> Original:

@@ -16,9 +16,10 @@ from takeback.ledger.reading import Entry, Stored
 from takeback.ledger.transaction import Tx
 from takeback.model.envelope import Envelope, answer, iso
 from takeback.model.errors import NoSuchRef, UnknownTool
-from takeback.model.ref import nearest, normalise
+from takeback.model.ref import is_wellformed, nearest, normalise
 
 NEAREST_LOOKED_AT = 200
+REF_LENGTH_MAX = 80
 BARRIER_PATIENCE = 40
 BARRIER_PAUSE_SECONDS = 0.025
 """Forty looks of 25 ms: a reader waits a second for appenders before it says who holds it back."""
@@ -36,15 +37,16 @@ class Shown:
 def find(context: Context, tx: Tx, ref: str) -> Entry:
     """The intent of ``ref``, spelled as people spell it; raises NoSuchRef with look-alikes."""
     wanted = normalise(str(ref))
-    entry = reading.read_by_ref(tx, context.tenant, wanted)
+    entry = reading.read_by_ref(tx, context.tenant, wanted) if is_wellformed(wanted) else None
     if entry is None:
-        raise NoSuchRef(str(ref)[:100], _nearest(context, tx, wanted))
+        raise NoSuchRef(str(ref), _nearest(context, tx, wanted))
     return entry
 
 
 def _nearest(context: Context, tx: Tx, wanted: str) -> Sequence[str]:
+    """Look-alikes of what is at least nearly a ref: nothing else is sent to the database."""
     tool, dash, code = wanted.rpartition("-")
-    if not dash:
+    if not dash or len(wanted) > REF_LENGTH_MAX or not (wanted.isascii() and wanted.isprintable()):
         return ()
     near: set[str] = set()
     for low, high in ((f"{tool}-{code[:2]}", f"{tool}-{code[:2]}~"), (f"{tool}-", f"{tool}-~")):

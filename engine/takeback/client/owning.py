@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from sqlalchemy.exc import DBAPIError
+
 from takeback.client.context import Context
 from takeback.ledger.transaction import Tx
 from takeback.model.errors import (
+    CommitRefused,
     CommitUnknown,
     DatabaseUnavailable,
     InProgress,
@@ -28,11 +31,11 @@ Answer = TypeVar("Answer")
 def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer:
     """What ``work`` answers once its transaction is committed.
 
-    Raises DatabaseUnavailable when the database stays away (CommitUnknown when the last commit may
-    have happened), and InProgress when others keep
-    getting in the way.
+    Raises DatabaseUnavailable when the database stays away (CommitUnknown when a commit may have
+    happened), InProgress when others keep getting in the way, and CommitRefused.
     """
     pauses = iter(LOST_PAUSES)
+    unknown = False
     while True:
         worked = False
         try:
@@ -40,19 +43,31 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
                 answer = work(tx)
                 worked = True
             return answer
-        except (RetryTransaction, DatabaseUnavailable) as problem:
-            pause = next(pauses, None)
-            if pause is None:
-                raise _final(problem, worked=worked) from problem
+        except DatabaseUnavailable as problem:
+            unknown = unknown or worked
+            lost: Unavailable = problem
+        except RetryTransaction as problem:
+            lost = InProgress("others work on the same rows; call again")
+            lost.__cause__ = problem
+        except InProgress as problem:
+            # Our own lost commit may still be under way, and hold the key.
+            if not unknown:
+                raise
+            lost = problem
+        except DBAPIError as problem:
+            if not worked:
+                raise
+            raise CommitRefused from problem
+        pause = next(pauses, None)
+        if pause is None and unknown:
+            raise _unknown() from lost
+        if pause is None:
+            raise lost
         context.pause(pause)
 
 
-def _final(problem: RetryTransaction | DatabaseUnavailable, *, worked: bool) -> Unavailable:
-    if isinstance(problem, RetryTransaction):
-        return InProgress("others work on the same rows; call again")
-    if worked:
-        return CommitUnknown(
-            "the database went away during the commit, so it may have happened; "
-            "call again: an equal call finds what was recorded"
-        )
-    return problem
+def _unknown() -> CommitUnknown:
+    return CommitUnknown(
+        "the database went away during the commit, so it may have happened; "
+        "call again: an equal call finds what was recorded"
+    )

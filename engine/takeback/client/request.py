@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from takeback.catalog.registry import Bound
 from takeback.client.context import Context
 from takeback.declare import Approval, Local, Read, Remote, Tool
+from takeback.declare.tool import ScopeKind
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import Arguments, validate
@@ -18,11 +19,16 @@ from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
 from takeback.model.key import canonical_bytes, derive_key
 from takeback.model.ref import make_ref, normalise
-from takeback.model.violation import Repair, Violation
+from takeback.model.violation import Repair, Violation, shown
 
 RUN_LENGTH_MAX = 200
 SALT_BYTES = 32
 REF_BYTES = 5
+RESERVED = ("repeat_of", "expect")
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)
+"""What Postgres and every reader of an answer can say; a window comes on top of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +60,21 @@ def prepare(
 
     Raises UnknownTool, InvalidArguments with every violation, or PreviewStale.
     """
-    bound = context.registry.tool(tool)
-    writes = not isinstance(bound.tool.effect, Read)
-    own, reserved = _split(received) if writes and isinstance(received, dict) else (received, {})
-    arguments = validate(bound.tool, own)
-    repeat_of = _reserved("repeat_of", repeat_of, reserved)
-    if _reserved("expect", expect, reserved) is not None:
+    bound = context.registry.tool(str(tool))
+    own, reserved = _split(bound.tool, received)
+    violations: list[Violation] = []
+    arguments = _validated(bound.tool, own, violations)
+    repeat_of = _reserved("repeat_of", repeat_of, reserved, violations)
+    expect = _reserved("expect", expect, reserved, violations)
+    violations += identifier_violations(run=run, principal=principal)
+    violations += _scope_violations(bound.tool, run)
+    violations += _waiting_violations(bound.tool, not_before)
+    if violations or arguments is None:
+        raise errors.InvalidArguments(violations)
+    if expect is not None:
         raise errors.PreviewStale(
             "no preview has issued this value of 'expect'; leave it out, or take one from a preview"
         )
-    violations = [*_identifier("run", run), *_identifier("principal", principal)]
-    if not_before is not None and not_before.tzinfo is None:
-        violations.append(_violation("not_before", not_before, "needs a time zone"))
-    if not_before is not None and not isinstance(bound.tool.effect, Remote):
-        violations.append(_violation("not_before", not_before, "only a remote effect can wait"))
-    if violations:
-        raise errors.InvalidArguments(violations)
     repeat_of = normalise(repeat_of) if repeat_of is not None else None
     body = canonical_bytes(arguments.canonical).decode()
     salt = context.entropy(SALT_BYTES)
@@ -91,6 +96,88 @@ def prepare(
         salt=salt,
         trace_id=trace_id,
         repeat_of=repeat_of,
+    )
+
+
+def identifier_violations(*, run: Any, principal: Any) -> list[Violation]:
+    """What is wrong with these two: they stand in the log for ever, so short, and on one line."""
+    return [
+        _violation(name, value, "malformed", f"must be 1 to {RUN_LENGTH_MAX} {_PRINTABLE}")
+        for name, value in (("run", run), ("principal", principal))
+        if not (_is_identifier(value) or (name == "run" and value is None))
+    ]
+
+
+_PRINTABLE = "printable characters without white space"
+
+
+def _is_identifier(value: Any) -> bool:
+    usable = isinstance(value, str) and 0 < len(value) <= RUN_LENGTH_MAX
+    return usable and value.isprintable() and not any(c.isspace() for c in value)
+
+
+def _validated(tool: Tool, received: Any, violations: list[Violation]) -> Arguments | None:
+    try:
+        return validate(tool, received)
+    except errors.InvalidArguments as problem:
+        violations += problem.violations
+        return None
+
+
+def _split(tool: Tool, received: Any) -> tuple[Any, dict[str, Any]]:
+    """A model sends the reserved arguments among its own."""
+    if isinstance(tool.effect, Read) or not isinstance(received, Mapping):
+        return received, {}
+    reserved = {name: received[name] for name in RESERVED if name in received}
+    return {name: value for name, value in received.items() if name not in reserved}, reserved
+
+
+def _reserved(
+    name: str, given: str | None, reserved: Mapping[str, Any], violations: list[Violation]
+) -> str | None:
+    sent = reserved.get(name)
+    value = sent if given is None else given
+    if value is not None and not isinstance(value, str):
+        violations.append(_violation(name, value, "wrong_type", "must be text"))
+    elif given is not None and sent is not None and given != sent:
+        violations.append(_violation(name, sent, "malformed", "is given twice, with two values"))
+    return value
+
+
+def _scope_violations(tool: Tool, run: str | None) -> Iterator[Violation]:
+    if (
+        run is None
+        and not isinstance(tool.effect, Read)
+        and tool.recipe.scope.kind is ScopeKind.RUN
+    ):
+        yield _violation(
+            "run", None, "missing", f"is required: {tool.name} is recorded once per run"
+        )
+
+
+def _waiting_violations(tool: Tool, not_before: Any) -> Iterator[Violation]:
+    if not_before is None:
+        return
+    if not isinstance(not_before, datetime):
+        yield _violation("not_before", not_before, "wrong_type", "must be an instant")
+    elif not_before.utcoffset() is None:
+        message = "must say its offset from UTC, such as 2026-11-29T14:05:10Z"
+        yield _violation("not_before", not_before.isoformat(), "naive_instant", message)
+    elif not EARLIEST <= not_before < LATEST:
+        message = "must lie between the years 1970 and 9999"
+        yield _violation("not_before", not_before.isoformat(), "out_of_range", message)
+    if not isinstance(tool.effect, Remote):
+        message = "only a remote effect can wait; leave it out"
+        yield _violation("not_before", str(not_before), "unknown_argument", message)
+
+
+def _violation(field: str, received: Any, code: str, message: str) -> Violation:
+    return Violation(
+        field=field,
+        code=code,
+        message=message,
+        received=shown(received),
+        repair=Repair.CHOICE,
     )
 
 
@@ -137,40 +224,3 @@ def _needs_approval(approval: Approval | None, arguments: Mapping[str, Any]) -> 
     if approval.argument is None or approval.over is None:
         return True
     return bool(arguments[approval.argument] > approval.over)
-
-
-def _split(received: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A model sends the reserved arguments among its own."""
-    reserved = {name: received[name] for name in ("repeat_of", "expect") if name in received}
-    return {name: value for name, value in received.items() if name not in reserved}, reserved
-
-
-def _reserved(name: str, given: str | None, reserved: Mapping[str, Any]) -> str | None:
-    value = given if given is not None else reserved.get(name)
-    if value is None or isinstance(value, str):
-        return value
-    raise errors.InvalidArguments([_violation(name, value, "must be a string")])
-
-
-def _identifier(name: str, value: Any) -> list[Violation]:
-    """Runs and principals stand in the log for ever: short, one line, no white space."""
-    if value is None and name == "run":
-        return []
-    usable = isinstance(value, str) and 0 < len(value) <= RUN_LENGTH_MAX
-    if usable and value.isprintable() and not any(c.isspace() for c in value):
-        return []
-    return [
-        _violation(
-            name, value, f"must be 1 to {RUN_LENGTH_MAX} printable characters without white space"
-        )
-    ]
-
-
-def _violation(field: str, received: Any, message: str) -> Violation:
-    return Violation(
-        field=field,
-        code="invalid",
-        message=message,
-        received=str(received)[:RUN_LENGTH_MAX],
-        repair=Repair.CHOICE,
-    )

@@ -13,51 +13,68 @@ The restore is recorded inside a savepoint, so a refusal leaves no trace.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from takeback.catalog.registry import Bound
 from takeback.client import local
-from takeback.client.calling import begun, call_in
+from takeback.client.body import words
+from takeback.client.calling import BUSY_PAUSES, begun, call_in
 from takeback.client.context import Context
-from takeback.client.looking import find
+from takeback.client.looking import find, row_of
 from takeback.client.owning import in_own_transaction
-from takeback.client.refusing import refuse, refuse_broken
-from takeback.client.request import SALT_BYTES, prepare
+from takeback.client.refusing import refuse, refuse_arguments, refuse_handler
+from takeback.client.request import REF_BYTES, SALT_BYTES, identifier_violations, prepare
 from takeback.client.restore_tool import RESTORE, restore_arguments
 from takeback.declare import CANCEL_ONLY, Local, Remote
 from takeback.ledger.appending import Change, append
-from takeback.ledger.locking import Taken, lock
+from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.reading import Entry, read
 from takeback.ledger.recording import record
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import command as commands
 from takeback.model import errors
+from takeback.model.arguments import revive
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
 from takeback.model.envelope import Envelope, Replay, answer, clock
 from takeback.model.event import Effect
 from takeback.model.evolve import foresee
-from takeback.model.handler import Affected, Performed
+from takeback.model.handler import Affected, Handler, Performed
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
-from takeback.model.ref import make_ref
+from takeback.model.ref import Ref, make_ref
 
 TRIES = 3
 """How often the original may change state between our look at it and its lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """Who wants what taken back."""
+class Wish:
+    """Who wants what taken back; ``pauses`` are what is left of the patience with others.
 
-    original: Entry
-    bound: Bound
-    principal: str
+    ``refs`` are those that this very wish has drawn for the restore, one for each try: they tell it
+    from an earlier one, also when the answer to its commit was lost.
+    """
+
+    ref: str
     run: str | None
+    principal: str
     force: bool
     trace_id: str
+    refs: list[Ref]
+    pauses: Iterator[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A wish, with what it is about and the row behind that."""
+
+    wish: Wish
+    original: Entry
+    bound: Bound
 
 
 class _Moved(Exception):
@@ -73,18 +90,26 @@ def restore(
     over what somebody else changed since. Raises RetryTransaction.
     """
     trace_id = context.entropy(8).hex()
+    violations = identifier_violations(run=run, principal=principal)
+    if violations:
+        return refuse_arguments(RESTORE.name, None, tuple(violations), trace_id)
+    wish = Wish(
+        ref=ref,
+        run=run,
+        principal=principal,
+        force=force,
+        trace_id=trace_id,
+        refs=[],
+        pauses=iter(BUSY_PAUSES),
+    )
     try:
         if force and principal.startswith("agent:"):
             raise errors.PersonRequired("only a person may force a restore")
-
-        def work(tx: Tx) -> Envelope:
-            return restore_in(
-                context, tx, ref, run=run, principal=principal, force=force, trace_id=trace_id
-            )
-
-        return in_own_transaction(context, work) if given is None else work(adopt(given))
-    except errors.HandlerBroke as problem:
-        return refuse_broken(problem, trace_id)
+        if given is None:
+            return in_own_transaction(context, lambda tx: restore_in(context, tx, wish))
+        return restore_in(context, adopt(given), wish)
+    except errors.HandlerError as problem:
+        return _refuse(problem, trace_id)
     except (
         errors.CallerError,
         errors.PolicyRefusal,
@@ -95,39 +120,29 @@ def restore(
         return refuse(problem, trace_id)
 
 
-def restore_in(
-    context: Context,
-    tx: Tx,
-    ref: str,
-    *,
-    run: str | None,
-    principal: str,
-    force: bool,
-    trace_id: str,
-) -> Envelope:
+def _refuse(problem: errors.HandlerError, trace_id: str) -> Envelope:
+    """What the handler has said no to; the restore was undone and left no trace."""
+    if isinstance(problem, errors.Rejected | errors.InvalidReference):
+        return refuse(errors.NotRestorable(problem.message), trace_id)
+    return refuse_handler(RESTORE.name, problem, trace_id)
+
+
+def restore_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
     """The restore inside an open transaction."""
     for _ in range(TRIES):
-        original = _target(context, tx, find(context, tx, ref))
-        done = _already(context, tx, original, trace_id)
+        original = _target(context, tx, find(context, tx, wish.ref))
+        done = _already(context, tx, original, wish)
         if done is not None:
             return done
-        ask = Ask(
-            original=original,
-            bound=_bound(context, tx, original),
-            principal=principal,
-            run=run,
-            force=force,
-            trace_id=trace_id,
-        )
+        ask = Ask(wish=wish, original=original, bound=_bound(context, tx, original))
         _require_restorable(ask)
+        wish.refs.append(make_ref(RESTORE.name, context.entropy(REF_BYTES)))
         try:
             with tx.savepoint():
                 return _restore(context, tx, ask)
         except _Moved:
             continue
-        except errors.Rejected as problem:
-            raise errors.NotRestorable(problem.message) from problem
-    raise errors.InProgress(f"{ref} is being worked on at this moment; ask again")
+    raise errors.InProgress("others work on it at this moment; ask again")
 
 
 def _target(context: Context, tx: Tx, entry: Entry) -> Entry:
@@ -139,16 +154,36 @@ def _target(context: Context, tx: Tx, entry: Entry) -> Entry:
 def _bound(context: Context, tx: Tx, entry: Entry) -> Bound:
     """The row behind an intent; behind a restore, that of what it took back."""
     if entry.intent.tool != RESTORE.name:
+        return _row(context, entry)
+    return _bound(context, tx, _first(context, tx, entry.intent))
+
+
+def _row(context: Context, entry: Entry) -> Bound:
+    """The row of the tool; what has not begun can be cancelled although the row is gone."""
+    try:
         return context.registry.tool(entry.intent.tool)
-    if entry.intent.restores is None:
-        raise errors.LedgerCorrupt(f"{entry.intent.ref} is a restore of nothing")
-    first = read(tx, context.tenant, entry.intent.restores)
+    except errors.UnknownTool as problem:
+        if is_cancellable(entry.intent):
+            return Bound(tool=row_of(context, entry), handler=_GONE)
+        raise errors.NotRestorable(
+            f"the tool {entry.intent.tool!r} is no longer there to take {entry.intent.ref} back"
+        ) from problem
+
+
+_GONE = Handler(perform=lambda *_: None)
+
+
+def _first(context: Context, tx: Tx, restoring: Intent) -> Entry:
+    """What a restore took back."""
+    if restoring.restores is None:
+        raise errors.LedgerCorrupt(f"{restoring.ref} is a restore of nothing")
+    first = read(tx, context.tenant, restoring.restores)
     if first is None:
-        raise errors.LedgerCorrupt(f"what {entry.intent.ref} took back is not in the ledger")
-    return _bound(context, tx, first)
+        raise errors.LedgerCorrupt(f"what {restoring.ref} took back is not in the ledger")
+    return first
 
 
-def _already(context: Context, tx: Tx, original: Entry, trace_id: str) -> Envelope | None:
+def _already(context: Context, tx: Tx, original: Entry, wish: Wish) -> Envelope | None:
     """The answer when it was taken back before: the same restore again, or who redid it since."""
     via = original.intent.restored_via
     if via is None or original.intent.state is State.RESTORE_FAILED:
@@ -156,7 +191,14 @@ def _already(context: Context, tx: Tx, original: Entry, trace_id: str) -> Envelo
     earlier = find(context, tx, via)
     if earlier.intent.tool != RESTORE.name:
         return None
-    replay = answer(earlier.intent, RESTORE, earlier.bodies, trace_id=trace_id, replay=Replay())
+    own = earlier.intent.ref in wish.refs
+    replay = answer(
+        earlier.intent,
+        RESTORE,
+        earlier.bodies,
+        trace_id=wish.trace_id,
+        replay=None if own else Replay(),
+    )
     if earlier.intent.state is not State.RESTORED or earlier.intent.restored_via is None:
         return replay
     redo = find(context, tx, earlier.intent.restored_via)
@@ -188,8 +230,12 @@ def _require_restorable(ask: Ask) -> None:
         raise errors.NotRestorable(f"{intent.ref} has taken nothing back yet: {_stands(intent)}")
     if is_cancellable(intent):
         return
-    if intent.state is State.EXECUTING:
-        raise errors.TooLate(f"{intent.ref} has begun at this moment; ask for its status")
+    if intent.state is State.EXECUTING and isinstance(effect, Remote):
+        if effect.reversal is CANCEL_ONLY:
+            raise errors.TooLate(f"{intent.ref} has begun at this moment; ask for its status")
+        raise errors.InProgress(
+            f"{intent.ref} is being carried out at this moment; ask again when it is done"
+        )
     if intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
         raise errors.NotRestorable(f"there is nothing to take back: {_stands(intent)}")
     if isinstance(effect, Remote) and effect.reversal is CANCEL_ONLY:
@@ -218,10 +264,22 @@ def _restore(context: Context, tx: Tx, ask: Ask) -> Envelope:
 
 
 def _lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
-    taken = lock(tx, context.tenant, [ask.original.intent.id])[0]
-    if taken.intent.version != ask.original.intent.version:
-        raise _Moved
-    return taken
+    """The original, locked as it was seen. Whoever holds its row is waited for, but not for ever.
+
+    Others may sit in a transaction with a restore of it: so no two of them can deadlock.
+    """
+    original = ask.original.intent
+    while True:
+        for taken in lock_free(tx, [original]):
+            if taken.intent.version != original.version:
+                raise _Moved
+            return taken
+        pause = next(ask.wish.pauses, None)
+        if pause is None:
+            raise errors.InProgress(
+                f"somebody else works on {original.ref} at this moment; ask again"
+            )
+        context.pause(pause)
 
 
 def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
@@ -230,7 +288,7 @@ def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
     arguments = restore_arguments(original.ref)
     salt = context.entropy(SALT_BYTES)
     command = commands.Record(
-        ref=make_ref(RESTORE.name, context.entropy(5)),
+        ref=ask.wish.refs[-1],
         tool=RESTORE.name,
         tool_version=RESTORE.version,
         effect=effect,
@@ -244,8 +302,8 @@ def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
             secret=context.key_secret,
         ),
         generation=_generation(context, tx, original),
-        run=ask.run,
-        principal=ask.principal,
+        run=ask.wish.run,
+        principal=ask.wish.principal,
         arguments=body_digest(salt, arguments.body),
         restores=str(original.id),
     )
@@ -275,14 +333,14 @@ def _finish(
 ) -> Envelope:
     settled, outcome = local.settle(context, tx, own, done, extra)
     bodies = {"arguments": {"ref": ask.original.intent.ref}, "result": outcome}
-    return answer(settled, RESTORE, bodies, trace_id=ask.trace_id)
+    return answer(settled, RESTORE, bodies, trace_id=ask.wish.trace_id)
 
 
 def _cancel(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     own = _begin(context, tx, ask, effect="local")
-    command = commands.Cancel(by=ask.principal, via=own.ref)
+    command = commands.Cancel(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
-    before = answer(taken.intent, ask.bound.tool, ask.original.bodies, trace_id=ask.trace_id)
+    before = answer(taken.intent, ask.bound.tool, ask.original.bodies, trace_id=ask.wish.trace_id)
     done = Performed(
         affected=[Affected(kind=a["kind"], id=a["id"], label=a["label"]) for a in before.affected],
         affected_count=before["affected_count"],
@@ -292,56 +350,58 @@ def _cancel(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
 
 
 def _restore_local(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
-    handler = ask.bound.handler
+    handler, tool = ask.bound.handler, ask.bound.name
     if handler.restore is None:
-        raise errors.NotRestorable(f"{ask.bound.name!r} has no restore")
+        raise errors.NotRestorable(f"{tool!r} has no restore")
     original = local.original_of(ask.bound, ask.original)
     own = _begin(context, tx, ask, effect="local")
-    if handler.drift is not None and not ask.force:
-        _require_no_drift(tx, own, handler.drift, original, taken.intent.ref)
-    done = local.face_in(tx, own, handler.restore, original)
+    if handler.drift is not None and not ask.wish.force:
+        drifted = local.face_in(tx, own, tool, handler.drift, original).result
+        _require_no_drift(drifted, taken.intent.ref)
+    done = local.face_in(tx, own, tool, handler.restore, original)
     append(tx, [_restored(taken, ask, own)])
     return _finish(context, tx, ask, own, done)
 
 
-def _require_no_drift(tx: Tx, own: Intent, drift: Any, original: Any, ref: str) -> None:
-    found = local.face_in(tx, own, drift, original).result
-    if found:
-        fields = ", ".join(str(one.get("field")) for one in found)
-        raise errors.RestoreConflict(
-            f"somebody else has changed it since {ref}: {fields}; a person may force the restore",
-            found,
-        )
+def _require_no_drift(drifted: Any, ref: str) -> None:
+    if not drifted:
+        return
+    several = isinstance(drifted, Iterable) and not isinstance(drifted, str | Mapping)
+    differences = tuple(drifted) if several else (drifted,)
+    fields = ", ".join(
+        words(one.get("field", "")) if isinstance(one, Mapping) else words(one)
+        for one in differences
+    )
+    raise errors.RestoreConflict(
+        f"somebody else has changed it since {ref}: {fields}; a person may force the restore",
+        differences,
+    )
 
 
 def _compensate(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     own = _begin(context, tx, ask, effect="remote")
-    command = commands.BeginRestore(by=ask.principal, via=own.ref)
+    command = commands.BeginRestore(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
     bodies = {"arguments": {"ref": taken.intent.ref}}
-    return answer(own, RESTORE, bodies, trace_id=ask.trace_id)
+    return answer(own, RESTORE, bodies, trace_id=ask.wish.trace_id)
 
 
 def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     """Takes a restore back: the original call is recorded anew, as a repeat that is meant."""
     restored = taken.intent
-    if restored.restores is None:
-        raise errors.LedgerCorrupt(f"{restored.ref} is a restore of nothing")
-    first = read(tx, context.tenant, restored.restores)
-    if first is None:
-        raise errors.LedgerCorrupt(f"what {restored.ref} took back is not in the ledger")
+    first = _first(context, tx, restored)
     own = _begin(context, tx, ask, effect="local")
-    original = local.original_of(ask.bound, first)
+    stored = first.bodies.get("arguments") or {}
     request = prepare(
         context,
         ask.bound.name,
-        original.arguments.model_dump(),
+        revive(ask.bound.tool, first.intent.tool_version, stored).canonical,
         run=first.intent.run,
-        principal=ask.principal,
+        principal=ask.wish.principal,
         repeat_of=restored.ref,
         expect=None,
-        not_before=None,
-        trace_id=ask.trace_id,
+        not_before=first.intent.not_before,
+        trace_id=ask.wish.trace_id,
     )
     anew = call_in(context, tx, request, savepoint=False, meant=True)
     append(tx, [_restored(taken, ask, own)])
@@ -355,7 +415,7 @@ def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
 
 def _restored(taken: Taken, ask: Ask, own: Intent) -> Change:
     """The original passes through restoring to restored, in one write."""
-    begin = commands.BeginRestore(by=ask.principal, via=own.ref)
+    begin = commands.BeginRestore(by=ask.wish.principal, via=own.ref)
     events = [*decide(taken.intent, begin, taken.now)]
     halfway = foresee(taken.intent, events, taken.now)
     events += decide(halfway, commands.FinishRestore(via=own.ref), taken.now)

@@ -6,12 +6,12 @@ else ends an attempt that had begun leaves it in doubt.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from takeback.client.face import Broke, count_of, outcome_body, performed
+from takeback.client.body import count_of, outcome_body, refusal_body
+from takeback.client.face import Broke, performed
 from takeback.declare import Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
@@ -61,9 +61,7 @@ def of_refusal(problem: errors.TakebackError) -> Outcome:
 
 
 def _failed(code: str, message: str, alternatives: list[object]) -> Outcome:
-    error = {"code": code, "message": message, "alternatives": alternatives}
-    body = json.dumps(error, ensure_ascii=False, default=str)
-    return Outcome(kind="failed", body=body, code=code)
+    return Outcome(kind="failed", body=refusal_body(code, message, alternatives), code=code)
 
 
 def command_for(

@@ -45,8 +45,9 @@ WITH wanted AS MATERIALIZED (
 ), barrier AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
 ), placed AS MATERIALIZED (
-    SELECT opened.ordinal, takeback.now() AS at
-    FROM barrier CROSS JOIN opened
+    -- In the order of the calls, so that the log and the ids are in it too.
+    SELECT o.ordinal, takeback.now() AS at
+    FROM barrier CROSS JOIN (SELECT opened.ordinal FROM opened ORDER BY opened.ordinal) AS o
 ), minted AS MATERIALIZED (
     SELECT placed.ordinal, placed.at, takeback.new_id(placed.at) AS id,
            nextval('takeback.events_position') AS position

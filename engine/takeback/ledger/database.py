@@ -13,10 +13,10 @@ import psycopg
 from psycopg.rows import tuple_row
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
-from takeback.ledger.sqlstate import translate
+from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model.errors import InvalidSettings
 
@@ -52,7 +52,7 @@ class Database:
         Raises DatabaseUnavailable or RetryTransaction; after the former, the commit may still
         have happened.
         """
-        with self.translated(), Session(self.engine) as session, session.begin():
+        with translated(), Session(self.engine) as session, session.begin():
             tx = adopt(session)
             tx.owned = True
             yield tx
@@ -60,7 +60,7 @@ class Database:
     @contextmanager
     def statements(self) -> Iterator[Tx]:
         """Statements outside of a transaction block, each with its own snapshot."""
-        with self.translated(), self.engine.connect() as connection:
+        with translated(), self.engine.connect() as connection:
             raw = connection.execution_options(
                 isolation_level="AUTOCOMMIT"
             ).connection.driver_connection
@@ -71,17 +71,6 @@ class Database:
     def close(self) -> None:
         """Closes every connection that nobody is using."""
         self.engine.dispose()
-
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Turns the driver's errors into ours round a block that uses a connection of its own."""
-        try:
-            yield
-        except (DBAPIError, psycopg.Error) as problem:
-            known = translate(problem)
-            if known is None:
-                raise
-            raise known from problem
 
 
 def sqlalchemy_url(url: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import psycopg
 from sqlalchemy.exc import DBAPIError, DisconnectionError
@@ -70,3 +71,15 @@ def translate(problem: BaseException) -> TakebackError | None:
     if state in UNAVAILABLE or (state or "").startswith("08") or (state is None and lost):
         return DatabaseUnavailable("the database can't be reached, or went away")
     return None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns the driver's errors into ours round a block; what is a fault of ours stays as it is."""
+    try:
+        yield
+    except (DBAPIError, psycopg.Error) as problem:
+        known = translate(problem)
+        if known is None:
+            raise
+        raise known from problem

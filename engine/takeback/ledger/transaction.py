@@ -17,16 +17,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from sqlalchemy import Connection
-from sqlalchemy.exc import (
-    DBAPIError,
-    PendingRollbackError,
-    ResourceClosedError,
-    UnboundExecutionError,
-)
+from sqlalchemy.exc import PendingRollbackError, ResourceClosedError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 
 from takeback.ledger.borrowing import joined_session, lent_engine
-from takeback.ledger.sqlstate import FAILED, translate
+from takeback.ledger.sqlstate import FAILED, translated
 from takeback.ledger.statement import Statement
 from takeback.model.errors import NoTransaction, UnsupportedConnection
 
@@ -64,6 +59,11 @@ class Tx:
         """
         return self._run(statement.sql, parameters)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its connection is gone, and the transaction with it."""
+        return bool(self.raw.closed)
+
     def row(self, statement: Statement, parameters: Mapping[str, Any]) -> Row:
         """Like ``rows``, for a statement that always answers with a row."""
         return self.rows(statement, parameters)[0]
@@ -86,15 +86,16 @@ class Tx:
         """Runs a block that is undone when it raises, while the transaction stays usable.
 
         With a session it is the session's own savepoint, so that its objects are put back too.
+        Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
         """
-        with self.session.begin_nested():
+        with translated(), self.session.begin_nested():
             # The session says SAVEPOINT when its connection is first wanted: our statements go
             # past the session, so it has to be said now.
             self.session.connection()
             yield
 
     def _run(self, sql: str, parameters: Mapping[str, Any] | None) -> list[Row]:
-        try:
+        with translated():
             cursor = self._cursor()
             try:
                 cursor.execute(sql, parameters)
@@ -103,11 +104,6 @@ class Tx:
                 return cursor.fetchall() if has_rows else []
             finally:
                 cursor.close()
-        except psycopg.Error as problem:
-            known = translate(problem)
-            if known is None:
-                raise
-            raise known from problem
 
 
 def adopt(given: object) -> Tx:
@@ -135,7 +131,8 @@ def adopt(given: object) -> Tx:
 
 def _connection_of(session: Session) -> Connection:
     try:
-        return session.connection()
+        with translated():
+            return session.connection()
     except PendingRollbackError as problem:
         raise NoTransaction(FAILED) from problem
     except ResourceClosedError as problem:
@@ -145,8 +142,6 @@ def _connection_of(session: Session) -> Connection:
             "the session is bound to no one engine; expected its connection, as in "
             "session.connection(bind_arguments=...)"
         ) from problem
-    except DBAPIError as problem:
-        raise translate(problem) or problem from problem
 
 
 def _adopt_connection(connection: Connection, session: Session | Connection) -> Tx:

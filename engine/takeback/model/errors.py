@@ -18,6 +18,7 @@
     │   ├── TooLate               the window is over, or the effect has begun
     │   ├── PreviewStale          what would be affected is not what was previewed
     │   ├── RestoreConflict       something changed since: both sides named
+    │   ├── CommitRefused         a constraint or trigger of the database refused the commit
     │   ├── InvalidTransition     a command that the state of the intent does not allow
     │   └── LeaseLost             another worker owns the attempt by now
     ├── Unavailable               nobody's fault: the same call may work later
@@ -45,6 +46,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from takeback.model.violation import Violation
+
+
+# What was sent in place of a name may be a whole document.
+NAME_SHOWN_MAX = 100
 
 
 class TakebackError(Exception):
@@ -87,7 +92,7 @@ class UnknownTool(CallerError):
 
     def __init__(self, name: str, nearest: Sequence[str] = ()) -> None:
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        super().__init__(f"no tool is named {name!r}{hint}")
+        super().__init__(f"no tool is named {name[:NAME_SHOWN_MAX]!r}{hint}")
         self.name = name
         self.nearest = tuple(nearest)
 
@@ -99,7 +104,7 @@ class NoSuchRef(CallerError):
 
     def __init__(self, ref: str, nearest: Sequence[str] = ()) -> None:
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        super().__init__(f"no such ref {ref!r}{hint}")
+        super().__init__(f"no such ref {ref[:NAME_SHOWN_MAX]!r}{hint}")
         self.ref = ref
         self.nearest = tuple(nearest)
 
@@ -172,6 +177,18 @@ class RestoreConflict(Conflict):
     def __init__(self, message: str, differences: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message)
         self.differences = tuple(differences)
+
+
+class CommitRefused(Conflict):
+    """A deferred constraint or trigger refused the commit of a transaction of ours."""
+
+    code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database refused the commit, so nothing was changed; an operator finds the "
+            "cause under the trace id"
+        )
 
 
 class InvalidTransition(Conflict):
