@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
@@ -36,6 +37,7 @@ from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
 from takeback.ledger.database import Database
 from takeback.ledger.health import Health, look
+from takeback.ledger.reading import Stored, refs_of
 from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import errors
@@ -211,6 +213,14 @@ class Takeback:
         Go on from the page's ``safe_position``. Raises DatabaseUnavailable.
         """
         return looking.events(self.context, after, limit)
+
+    def refs(self, events: Sequence[Stored]) -> Mapping[UUID, str]:
+        """The refs of the intents that a page of the log tells of, by intent id.
+
+        Raises DatabaseUnavailable.
+        """
+        with self.context.database.statements() as tx:
+            return refs_of(tx, events)
 
     async def acall(
         self, tx: object, tool: str, arguments: Mapping[str, Any], **said: Any

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import structlog
@@ -25,8 +26,12 @@ logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
 )
 
 
-def configure(kind: str) -> None:
-    """Sends the log of this process to stderr: ``console`` for people, ``json`` for programs."""
+def configure(kind: str, *, brief: bool = False) -> None:
+    """Sends the log of this process to stderr: ``console`` for people, ``json`` for programs.
+
+    ``brief`` is for a command that somebody waits for: warnings and worse, and of an exception no
+    more than its last line.
+    """
     renderer: Any = structlog.processors.JSONRenderer()
     if kind == "console":
         renderer = structlog.dev.ConsoleRenderer(
@@ -38,11 +43,19 @@ def configure(kind: str) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
+                *([_shorten] if brief else []),
                 renderer,
             ]
         )
     )
     root = logging.getLogger("takeback")
     root.handlers = [handler]
-    root.setLevel(logging.INFO)
+    root.setLevel(logging.WARNING if brief else logging.INFO)
     root.propagate = False
+
+
+def _shorten(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    traceback = str(event.pop("exception", "")).strip()
+    if traceback:
+        event["cause"] = traceback.splitlines()[-1]
+    return event

@@ -290,7 +290,7 @@ def _told(door: Door, found: Examination) -> int:
     door.voice.lines(_page(door, found))
     for problem in found.problems:
         for number, line in enumerate(problem.splitlines()):
-            door.voice.note(f"{'    ' if number else '  - '}{plain(line)}")
+            door.voice.line(f"{'    ' if number else '  - '}{plain(line)}")
     return exit_
 
 

@@ -59,13 +59,14 @@ class Door:
 
         Raises Usage when there is neither, InvalidSettings and InvalidCatalog.
         """
-        from takeback import process
+        from takeback import log, process
 
         name = self.settings.app or fallback
         if name is None:
             ways = "".join(f"\n  {way}" for way in process.WAYS)
             raise Usage(f"this verb needs an app, and none is named; expected one of:{ways}")
         self._opened = process.load(name, self.directory)
+        log.configure(self.settings.log, brief=True)
         return self._opened
 
     def ledger(self) -> Takeback:
@@ -106,10 +107,12 @@ class Door:
         source = self._opened.settings.sources.get("database_url")
         lines = [f"the database is {masked(url)}" + (f" (from {source})" if source else "")]
         try:
-            self._opened.health()
+            health = self._opened.health()
         except TakebackError as problem:
             reason = reason_of(problem)
             return [*lines, *([reason] if reason else []), "next: `takeback doctor`"]
+        if health.revision is None:
+            return lines
         return [*lines, "it answers now: do it again; what was recorded is found, not repeated"]
 
     def close(self) -> None:
