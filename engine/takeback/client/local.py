@@ -18,7 +18,7 @@ from takeback.client.body import count_of, outcome_body, refusal_body
 from takeback.client.context import Context
 from takeback.client.face import Broke, call_face, performed, try_face
 from takeback.client.request import SALT_BYTES, Request
-from takeback.ledger.acting import act_for
+from takeback.ledger.acting import Actor, act_as
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.locking import Taken, lock
 from takeback.ledger.reading import Entry
@@ -55,10 +55,13 @@ def perform(
 
 
 def face_in(tx: Tx, intent: Intent, tool: str, face: Face, *arguments: Any) -> Performed:
-    """What ``face`` did with the transaction's session, on behalf of ``intent``."""
-    act_for(tx, intent.tenant, intent.id)
+    """What ``face`` did with the transaction's session, on behalf of ``intent``.
+
+    A handler may call other tools: after each it is its own turn again.
+    """
+    before = act_as(tx, Actor(intent.tenant, str(intent.id)))
     done = run_face(tx, tool, face, *arguments)
-    act_for(tx, intent.tenant, None)
+    act_as(tx, before)
     return done
 
 

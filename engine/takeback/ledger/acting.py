@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from dataclasses import dataclass
 
 from sqlalchemy import text
 
@@ -15,13 +15,27 @@ ACT = Statement(
     index=None,
     lock="none",
     text=text("""
-SELECT set_config('takeback.tenant', CAST(:tenant AS text), true),
+WITH before AS MATERIALIZED (
+    SELECT coalesce(current_setting('takeback.tenant', true), '') AS tenant,
+           coalesce(current_setting('takeback.intent', true), '') AS intent
+)
+SELECT before.tenant, before.intent,
+       set_config('takeback.tenant', CAST(:tenant AS text), true),
        set_config('takeback.intent', CAST(:intent AS text), true)
+FROM before
 """),
 )
 
 
-def act_for(tx: Tx, tenant: str, intent: UUID | None) -> None:
-    """Sets both until the transaction ends; None clears them again."""
-    parameters = {"tenant": tenant if intent else "", "intent": str(intent) if intent else ""}
-    tx.rows(ACT, parameters)
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """On whose behalf rows change; both are empty where it is nobody's."""
+
+    tenant: str = ""
+    intent: str = ""
+
+
+def act_as(tx: Tx, actor: Actor) -> Actor:
+    """Sets both until the transaction ends; answers with whose turn it was before."""
+    tenant, intent, *_ = tx.row(ACT, {"tenant": actor.tenant, "intent": actor.intent})
+    return Actor(tenant, intent)

@@ -19,16 +19,16 @@ class LentConnection:
     """A psycopg connection that nobody but its owner can commit, roll back or close."""
 
     def __init__(self, owner: psycopg.Connection[Any]) -> None:
-        self._owner = owner
+        self.owner = owner
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._owner, name)
+        return getattr(self.owner, name)
 
     def cursor(self, name: str = "") -> Any:
         """A cursor as SQLAlchemy wants it, whatever rows and cursors its owner likes."""
         if name:
-            return psycopg.ServerCursor(self._owner, name, row_factory=tuple_row)
-        return psycopg.Cursor(self._owner, row_factory=tuple_row)
+            return psycopg.ServerCursor(self.owner, name, row_factory=tuple_row)
+        return psycopg.Cursor(self.owner, row_factory=tuple_row)
 
     def add_notice_handler(self, handler: object) -> None:
         """Does nothing: a handler would stay with the owner for ever, one more for each call."""

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import PendingRollbackError, ResourceClosedError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 
-from takeback.ledger.borrowing import joined_session, lent_engine
+from takeback.ledger.borrowing import LentConnection, joined_session, lent_engine
 from takeback.ledger.sqlstate import FAILED, translated
 from takeback.ledger.statement import Statement
 from takeback.model.errors import NoTransaction, UnsupportedConnection
@@ -148,6 +148,8 @@ def _adopt_connection(connection: Connection, session: Session | Connection) -> 
     if connection.closed or connection.invalidated:
         raise NoTransaction(CLOSED)
     raw = connection.connection.driver_connection
+    if isinstance(raw, LentConnection):
+        raw = raw.owner
     if isinstance(raw, psycopg.Connection):
         _require_transaction(raw)
         _begin(connection)
