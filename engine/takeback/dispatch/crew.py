@@ -1,21 +1,23 @@
 """The threads of one worker: attempts run beside each other, and are settled in groups.
 
 An attempt that outlives its time is in doubt, and its thread is left behind: Python can't stop one.
-When its answer comes after all, it is recorded as late.
+When its answer comes after all, it is recorded as late. Outcomes that can't be written yet, since
+the database is away or somebody holds a row, are kept and tried again; they stop nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from uuid import UUID
 
-from takeback.declare import Remote
-from takeback.dispatch.executor import Ended, Executor, Work
+from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.limits import Limits
-from takeback.dispatch.outcome import Outcome
+from takeback.dispatch.outcome import INTERRUPTED, Outcome
+from takeback.dispatch.settler import Settler
+from takeback.dispatch.work import Identity, Work, identity
 from takeback.log import logger
-from takeback.model.intent import Intent
+from takeback.model import errors
+from takeback.model.command import DoubtCause
 
 GATHER_SECONDS = 0.005
 """Quick attempts are settled together: this long one waits for others to end too."""
@@ -23,64 +25,95 @@ GATHER_SECONDS = 0.005
 LOOK_SECONDS = 0.25
 """How often a stop and overdue attempts are looked at while attempts run."""
 
-GRACE_SECONDS = 1.0
-"""A connector ends by itself at its limit; only what is this much later is given up."""
+HELD_SECONDS = 0.1
+"""How often an outcome is tried again whose row somebody holds."""
 
-Pending = dict[Future[Ended | None], Work]
+STOP_PAUSE_SECONDS = 0.05
+"""Between tries to write the last outcomes while a worker stops."""
+
+Pending = dict[Future[Ended | None], tuple[Work, float]]
+"""Attempts, each with the end of its claim's lease."""
 
 
 class Crew:
-    """Carries out batches on ``limits.concurrency`` threads."""
+    """Carries out claims on ``limits.concurrency`` threads. Not for several threads at once."""
 
     def __init__(
         self,
         executor: Executor,
+        settler: Settler,
         limits: Limits,
         *,
-        stopping: Callable[[], bool],
         monotonic: Callable[[], float],
+        pause: Callable[[float], None],
     ) -> None:
         self._executor = executor
+        self._settler = settler
         self._limits = limits
-        self._stopping = stopping
         self._monotonic = monotonic
+        self._pause = pause
         self._pool: ThreadPoolExecutor | None = None
-        self._running: dict[UUID, tuple[float, Work]] = {}
+        self._pending: Pending = {}
         self._late: Pending = {}
+        self._begun: dict[Identity, tuple[float, Work]] = {}
+        self._open: list[Ended] = []
+        self._open_again_at = 0.0
+        self._is_stopping = False
+
+    @property
+    def busy(self) -> int:
+        """Attempts that run or wait for a thread."""
+        return len(self._pending)
+
+    @property
+    def open(self) -> int:
+        """Outcomes that are known and not written yet."""
+        return len(self._open)
 
     @property
     def abandoned(self) -> int:
         """Threads that are still busy with an attempt that was given up."""
         return sum(not future.done() for future in self._late)
 
-    def carry_out(self, claimed: Sequence[Intent]) -> int:
-        """Performs and settles ``claimed``; answers with how many were settled.
+    def take_on(self, works: Sequence[Work], lease_ends_at: float) -> None:
+        """Starts the attempts; ``lease_ends_at`` is when their claim is over."""
+        for work in works:
+            self._submit(work, lease_ends_at)
 
-        When told to stop, hands back what has not begun and waits a while for the rest.
+    def look(self, seconds: float) -> int:
+        """Settles what has ended; answers with how many outcomes were written.
+
+        Waits at most ``seconds`` for an attempt to end. Raises Unavailable, and keeps what it
+        could not write.
         """
-        works = self._executor.load(claimed)
-        pool = self._open_pool()
-        pending: Pending = {pool.submit(self._attempt, work): work for work in works}
-        settled = 0
-        stop_at: float | None = None
-        while pending:
-            settled += self._settle_done(pending)
-            settled += self._give_up_overdue(pending)
-            if stop_at is None and self._stopping():
-                stop_at = self._monotonic() + self._limits.stop_seconds_max
-                self._hand_back(pending)
-            if stop_at is not None and self._monotonic() > stop_at:
-                logger.warning("stopped_while_executing", attempts=len(pending))
-                self._late |= pending
-                break
-        return settled
+        ended = [*self._ended(seconds), *self._overdue(), *self._answered_late()]
+        if self._open and (ended or self._monotonic() >= self._open_again_at):
+            ended, self._open = [*self._open, *ended], []
+        if not ended:
+            return 0
+        left = ended
+        try:
+            left = self._settler.settle(ended)
+        finally:
+            self._open += left
+            self._open_again_at = self._monotonic() + HELD_SECONDS
+        return len(ended) - len(left)
 
-    def settle_late(self) -> None:
-        """Records the answers of attempts that were given up and have ended since."""
-        ended = {future: work for future, work in self._late.items() if future.done()}
-        if ended:
-            self._late = {f: w for f, w in self._late.items() if f not in ended}
-            self._settle([self._end(future, work) for future, work in ended.items()])
+    def stop(self) -> int:
+        """Hands back what was not called and waits a while for the rest; like ``look``."""
+        self._is_stopping = True
+        stop_at = self._monotonic() + self._limits.stop_seconds_max
+        self._interrupt()
+        settled = 0
+        while (self._pending or self._open) and self._monotonic() < stop_at:
+            settled += self._look_and_wait(stop_at)
+        if self._pending:
+            self._leave_running()
+            settled += self._look_and_wait(stop_at)
+        if self._open:
+            refs = [one.work.intent.ref for one in self._open]
+            logger.error("outcomes_not_written", refs=refs)
+        return settled
 
     def leave(self) -> None:
         """Lets the threads go; those of abandoned attempts end with the process."""
@@ -88,65 +121,89 @@ class Crew:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
-    def _attempt(self, work: Work) -> Ended | None:
-        begun = self._executor.begin(work)
-        if begun is None:
-            return None
-        self._running[work.intent.id] = (self._monotonic(), begun)
-        return Ended(work=begun, outcome=self._executor.perform(begun))
-
-    def _settle_done(self, pending: Pending) -> int:
-        done, _ = wait(pending, timeout=GATHER_SECONDS)
-        if not done:
-            done, _ = wait(pending, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
-        ended = []
-        for future in done:
-            work = pending.pop(future)
-            if not future.cancelled():
-                ended.append(self._end(future, work))
-        return self._settle(ended)
-
-    def _settle(self, ended: Sequence[Ended | None]) -> int:
-        known = [one for one in ended if one is not None]
-        self._executor.settle(known)
-        return len(known)
-
-    def _end(self, future: Future[Ended | None], work: Work) -> Ended | None:
-        """An attempt that ended in SystemExit or the like is in doubt as any other."""
-        _, begun = self._running.pop(work.intent.id, (0.0, None))
-        problem = future.exception()
-        if problem is None:
-            return future.result()
-        logger.error("attempt_broke", ref=work.intent.ref, exc_info=problem)
-        if begun is None:
-            return None
-        return Ended(work=begun, outcome=Outcome(kind="in_doubt", cause="exception"))
-
-    def _give_up_overdue(self, pending: Pending) -> int:
-        given_up = []
-        for future, work in list(pending.items()):
-            began, begun = self._running.get(work.intent.id, (0.0, None))
-            if begun is not None and self._monotonic() - began > _seconds_max(begun):
-                self._late[future] = pending.pop(future)
-                outcome = Outcome(kind="in_doubt", cause="timed_out")
-                given_up.append(Ended(work=begun, outcome=outcome))
-        if self._pool is not None and self.abandoned >= self._limits.concurrency:
-            self._pool.shutdown(wait=False)
-            self._pool = None
-        return self._settle(given_up)
-
-    def _hand_back(self, pending: Pending) -> None:
-        given_up = [future for future in pending if future.cancel()]
-        self._executor.hand_back([pending.pop(future) for future in given_up])
-
-    def _open_pool(self) -> ThreadPoolExecutor:
+    def _submit(self, work: Work, lease_ends_at: float) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 self._limits.concurrency, thread_name_prefix="takeback-attempt"
             )
-        return self._pool
+        future = self._pool.submit(self._attempt, work, lease_ends_at)
+        self._pending[future] = (work, lease_ends_at)
 
+    def _attempt(self, work: Work, lease_ends_at: float) -> Ended | None:
+        if self._is_stopping:
+            return Ended(work=work, outcome=INTERRUPTED)
+        begun = self._executor.begin(work, lease_ends_at)
+        if not isinstance(begun, Work):
+            return begun
+        self._begun[identity(begun.intent)] = (self._monotonic(), begun)
+        return Ended(work=begun, outcome=self._executor.perform(begun))
 
-def _seconds_max(work: Work) -> float:
-    effect = work.bound.tool.effect
-    return (effect.attempt_seconds_max if isinstance(effect, Remote) else 0.0) + GRACE_SECONDS
+    def _ended(self, seconds: float) -> list[Ended]:
+        done, _ = wait(self._pending, timeout=GATHER_SECONDS)
+        if not done and seconds > GATHER_SECONDS:
+            done, _ = wait(self._pending, timeout=seconds, return_when=FIRST_COMPLETED)
+        return [one for future in done for one in self._end(future, self._pending.pop(future)[0])]
+
+    def _answered_late(self) -> list[Ended]:
+        done = [future for future in self._late if future.done()]
+        return [one for future in done for one in self._end(future, self._late.pop(future)[0])]
+
+    def _end(self, future: Future[Ended | None], work: Work) -> list[Ended]:
+        """An attempt that ended in SystemExit or the like is in doubt as any other."""
+        _, begun = self._begun.pop(identity(work.intent), (0.0, None))
+        if future.cancelled():
+            return [Ended(work=work, outcome=INTERRUPTED)]
+        problem = future.exception()
+        if problem is None:
+            ended = future.result()
+            return [] if ended is None else [ended]
+        logger.error("attempt_broke", ref=work.intent.ref, exc_info=problem)
+        if begun is None:
+            return [Ended(work=work, outcome=INTERRUPTED)]
+        return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause="exception"))]
+
+    def _overdue(self) -> list[Ended]:
+        given_up = []
+        for future, (work, _) in list(self._pending.items()):
+            began_at, begun = self._begun.get(identity(work.intent), (0.0, None))
+            if begun is not None and self._monotonic() - began_at > begun.seconds_max:
+                given_up.append(self._give_up(future, begun, "timed_out"))
+        if given_up:
+            self._replace_threads()
+        return given_up
+
+    def _give_up(self, future: Future[Ended | None], begun: Work, cause: DoubtCause) -> Ended:
+        self._late[future] = self._pending.pop(future)
+        logger.error("attempt_given_up", ref=begun.intent.ref, cause=cause)
+        return Ended(work=begun, outcome=Outcome(kind="in_doubt", cause=cause))
+
+    def _replace_threads(self) -> None:
+        """New threads in place of those that hang; what waited for one moves over."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+        for future in [future for future in self._pending if future.cancel()]:
+            self._submit(*self._pending.pop(future))
+
+    def _interrupt(self) -> None:
+        """Cancels what no thread has taken up."""
+        for future in [future for future in self._pending if future.cancel()]:
+            self._open += self._end(future, self._pending.pop(future)[0])
+
+    def _leave_running(self) -> None:
+        logger.warning("stopped_while_executing", attempts=len(self._pending))
+        for future, (work, _) in list(self._pending.items()):
+            _, begun = self._begun.get(identity(work.intent), (0.0, None))
+            if begun is not None:
+                self._open.append(self._give_up(future, begun, "interrupted"))
+
+    def _look_and_wait(self, stop_at: float) -> int:
+        """A database that is away while a worker stops is waited for no longer than attempts."""
+        try:
+            settled = self.look(min(LOOK_SECONDS, max(stop_at - self._monotonic(), 0.0)))
+        except errors.Unavailable as problem:
+            logger.warning("settle_delayed", code=problem.code, outcomes=len(self._open))
+            settled = 0
+        if self._open:
+            self._pause(STOP_PAUSE_SECONDS)
+        return settled

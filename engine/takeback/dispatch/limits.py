@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 
 from takeback.catalog.registry import Registry
 from takeback.declare import Remote
 from takeback.model.errors import InvalidSettings
+
+GRACE_SECONDS = 1.0
+"""A connector ends by itself at its limit; only what is this much later is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +31,11 @@ class Limits:
 
 
 def check_limits(limits: Limits, registry: Registry) -> None:
-    """Raises InvalidSettings, naming every value that can't be used and why."""
+    """Raises InvalidSettings, naming every value that can't be used and why.
+
+    A worker gives an attempt up before its lease is over, so that nobody takes over what still
+    runs.
+    """
     problems: list[str] = []
     for name, value in (
         ("lease", limits.lease.total_seconds()),
@@ -35,15 +43,19 @@ def check_limits(limits: Limits, registry: Registry) -> None:
         ("batch_max", limits.batch_max),
         ("idle_seconds_max", limits.idle_seconds_max),
     ):
-        if value <= 0:
+        if not 0 < value < math.inf:
             problems.append(f"{name} is {value:g}; expected more than 0")
+    if not 0 <= limits.stop_seconds_max < math.inf:
+        problems.append(f"stop_seconds_max is {limits.stop_seconds_max:g}; expected 0 or more")
     lease_seconds = limits.lease.total_seconds()
     for bound in registry:
         effect = bound.tool.effect
-        if isinstance(effect, Remote) and effect.attempt_seconds_max >= lease_seconds > 0:
+        if not isinstance(effect, Remote):
+            continue
+        if effect.attempt_seconds_max + GRACE_SECONDS >= lease_seconds > 0:
             problems.append(
                 f"{bound.name}: attempt_seconds_max is {effect.attempt_seconds_max:g} s, and must "
-                f"be less than the lease of {lease_seconds:g} s"
+                f"be more than {GRACE_SECONDS:g} s shorter than the lease of {lease_seconds:g} s"
             )
     if problems:
         raise InvalidSettings("; ".join(problems))

@@ -1,14 +1,15 @@
 """What became of an attempt, and the command that says so to the ledger.
 
-Only ``NotDispatched``, ``Rejected`` and ``InvalidReference`` prove that nothing happened. Whatever
-else ends an attempt that had begun leaves it in doubt.
+Only ``NotDispatched``, ``Rejected`` and ``InvalidReference`` prove that nothing happened, and an
+attempt that was never called. Whatever else ends an attempt that had begun leaves it in doubt.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, assert_never
 
 from takeback.client.body import count_of, outcome_body, refusal_body
 from takeback.client.face import Broke, performed
@@ -16,25 +17,34 @@ from takeback.declare import Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.command import DoubtCause
-from takeback.model.intent import Intent
+from takeback.model.intent import Intent, State
 
 RETRY_FIRST_SECONDS = 1.0
 RETRY_SECONDS_MAX = 300.0
+
+RETRY_AFTER_SECONDS_MAX = 86_400.0
+"""A provider's own word is kept up to a day; what asks for more is looked at daily."""
+
+DOUBLINGS_MAX = 30
+"""More would only overflow: the ceiling is reached long before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The end of one attempt: the kind, and the body that is stored beside its event.
 
-    ``kind``: succeeded, failed, deferred or in_doubt.
+    ``interrupted`` is an attempt that was claimed, perhaps begun, and never called.
     """
 
-    kind: Literal["succeeded", "failed", "deferred", "in_doubt"]
+    kind: Literal["succeeded", "failed", "deferred", "in_doubt", "interrupted"]
     body: str | None = None
     affected_count: int = 0
     code: str = ""
     cause: DoubtCause = "exception"
     retry_after_s: float | None = None
+
+
+INTERRUPTED = Outcome(kind="interrupted")
 
 
 def of_answer(answer: object) -> Outcome:
@@ -60,12 +70,31 @@ def of_refusal(problem: errors.TakebackError) -> Outcome:
             return Outcome(kind="in_doubt", cause="exception")
 
 
+def given_up(outcome: Outcome, intent: Intent, tool: Tool) -> Outcome:
+    """The outcome once it is known whether the row allows ``intent`` another attempt.
+
+    While an earlier attempt is unknown, giving up on those that never got through proves nothing.
+    """
+    effect = tool.effect
+    attempts_max = effect.attempts_max if isinstance(effect, Remote) else 1
+    if outcome.kind != "deferred" or intent.attempt < attempts_max:
+        return outcome
+    if intent.attempts_unknown:
+        return Outcome(kind="in_doubt", cause="outcome_unknown")
+    return not_reached(f"the provider could not be reached in {intent.attempt} attempts")
+
+
+def not_reached(message: str) -> Outcome:
+    """Nothing happened and nobody tries again."""
+    return _failed("provider_unavailable", message, [])
+
+
 def _failed(code: str, message: str, alternatives: list[object]) -> Outcome:
     return Outcome(kind="failed", body=refusal_body(code, message, alternatives), code=code)
 
 
 def command_for(
-    outcome: Outcome, intent: Intent, tool: Tool, digest: str | None, dice: float
+    outcome: Outcome, intent: Intent, digest: str | None, dice: float
 ) -> commands.Command:
     """The command that settles an attempt of ``intent``; ``dice`` in [0, 1) spreads retries."""
     match outcome.kind:
@@ -74,13 +103,15 @@ def command_for(
         case "failed":
             return commands.Fail(code=outcome.code, error=digest)
         case "deferred":
-            effect = tool.effect
-            attempts_max = effect.attempts_max if isinstance(effect, Remote) else 1
-            if intent.attempt >= attempts_max:
-                return commands.Fail(code="provider_unavailable")
             return commands.Defer(wait=wait_before(intent.attempt, outcome.retry_after_s, dice))
-        case _:
+        case "in_doubt":
             return commands.LoseTrack(cause=outcome.cause)
+        case "interrupted" if intent.state is State.CLAIMED:
+            return commands.HandBack()
+        case "interrupted":
+            return commands.Defer(wait=timedelta(0), cause="interrupted")
+        case _:
+            assert_never(outcome.kind)
 
 
 def wait_before(attempt: int, retry_after_s: float | None, dice: float) -> timedelta:
@@ -90,6 +121,11 @@ def wait_before(attempt: int, retry_after_s: float | None, dice: float) -> timed
     datetime.timedelta(seconds=2)
     >>> wait_before(1, 60.0, 0.0)
     datetime.timedelta(seconds=60)
+    >>> wait_before(2**40, float("nan"), 1.0), wait_before(1, float("inf"), 0.0)
+    (datetime.timedelta(seconds=300), datetime.timedelta(days=1))
     """
-    ceiling = min(RETRY_SECONDS_MAX, RETRY_FIRST_SECONDS * 2 ** (attempt - 1))
-    return timedelta(seconds=max(ceiling * dice, retry_after_s or 0.0))
+    doublings = min(attempt - 1, DOUBLINGS_MAX)
+    ceiling = min(RETRY_SECONDS_MAX, RETRY_FIRST_SECONDS * 2**doublings)
+    asked = retry_after_s if isinstance(retry_after_s, int | float) else 0.0
+    asked = 0.0 if math.isnan(asked) else min(max(asked, 0.0), RETRY_AFTER_SECONDS_MAX)
+    return timedelta(seconds=max(ceiling * dice, asked))

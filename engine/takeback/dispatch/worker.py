@@ -1,29 +1,50 @@
-"""The embedded worker: dispatcher, executor and reaper in one loop that sleeps until it is needed.
+"""The embedded worker: dispatcher, crew and reaper in one loop that sleeps until it is needed.
 
 Sleeps until the next due instant or lease end, at most ``idle_seconds_max``: an idle worker says
-one statement in that time. A batch grows while its attempts are quick and shrinks when they are
-slow, so that what is claimed is begun long before its lease is over.
+one statement in that time. Claims only as much as its threads can begin soon: a claim grows while
+attempts are quick and shrinks when they are slow. An attempt that hangs costs one thread until it
+is given up, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
 
 from takeback.client.context import Context
-from takeback.dispatch.crew import Crew
+from takeback.dispatch.crew import HELD_SECONDS, LOOK_SECONDS, Crew
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.executor import Executor
 from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.reaper import Reaper
+from takeback.dispatch.settler import Settler
+from takeback.ledger.locking import Agenda
 from takeback.log import logger
 from takeback.model import errors
 
 TROUBLE_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between looks while the database is away; the last is repeated."""
 
+FAULTS_MAX = 10
+"""A fault of ours that comes so often in a row ends the worker: somebody has to look."""
+
+FRUITLESS_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.25)
+"""Seconds between looks while all that is due, or left behind, is held by others."""
 
 SLEEP_SECONDS_MIN = 0.01
+
+REAP_SECONDS = 1.0
+"""How often leases are looked at by a worker that always has something to claim."""
+
+BATCH_SECONDS = 1.0
+"""A claim is right when its last attempt begins within this time."""
+
+ABANDONED_MAX = 8
+"""Hung attempts for each thread before the worker gives up: only a new process is rid of them."""
 
 
 @dataclass(slots=True)
@@ -52,62 +73,154 @@ class Worker:
         check_limits(limits, context.registry)
         self.tally = Tally()
         self._dispatcher = Dispatcher(context, limits, name)
-        self._crew = Crew(Executor(context, limits), limits, stopping=stopping, monotonic=monotonic)
+        self._crew = Crew(
+            Executor(context=context, limits=limits, monotonic=monotonic),
+            Settler(context),
+            limits,
+            monotonic=monotonic,
+            pause=context.pause,
+        )
         self._reaper = Reaper(context)
         self._limits = limits
         self._sleep = sleep
         self._stopping = stopping
         self._monotonic = monotonic
         self._batch = limits.concurrency
-
-    def run(self, *, drain: bool = False) -> Tally:
-        """Works until it is told to stop; with ``drain`` until nothing is due and nothing executes.
-
-        A database that is away is waited for, however long. Raises InvalidSettings at the start.
-        """
-        trouble = 0
-        while not self._stopping():
-            try:
-                self._crew.settle_late()
-                if not self._turn() and self._rest(drain=drain):
-                    break
-                trouble = 0
-            except errors.Unavailable as problem:
-                pause = TROUBLE_PAUSES[min(trouble, len(TROUBLE_PAUSES) - 1)]
-                logger.warning("worker_waits", code=problem.code, seconds=pause)
-                trouble += 1
-                self._sleep(pause)
-        self._crew.leave()
-        return self.tally
+        self._claimed_at: float | None = None
+        self._reap_at = monotonic() + REAP_SECONDS
+        self._succeeded_at = monotonic()
+        self._is_more_due = False
+        self._fruitless = 0
+        self._troubles = 0
+        self._faults = 0
 
     @property
     def abandoned(self) -> int:
         """Attempts that still run although they were given up: their threads can't be stopped."""
         return self._crew.abandoned
 
-    def _turn(self) -> bool:
-        claimed = self._dispatcher.run_once(self._batch)
-        if not claimed:
+    def run(self, *, drain: bool = False) -> Tally:
+        """Works until it is told to stop; with ``drain`` until nothing is due and nothing executes.
+
+        A database that is away is waited for, however long. Raises what is a fault of ours when it
+        comes again and again.
+        """
+        try:
+            while not self._stopping() and not self._is_exhausted():
+                if self._tried_turn(drain=drain):
+                    break
+            self.tally.performed += self._crew.stop()
+        finally:
+            self._crew.leave()
+        return self.tally
+
+    def _is_exhausted(self) -> bool:
+        if self._crew.abandoned < ABANDONED_MAX * self._limits.concurrency:
             return False
-        began = self._monotonic()
-        self.tally.performed += self._crew.carry_out(claimed)
-        took = self._monotonic() - began
-        floor, ceiling = self._limits.concurrency, self._limits.batch_max
-        self._batch = min(ceiling, self._batch * 2) if took < 1 else max(floor, self._batch // 2)
+        logger.error("worker_exhausted", abandoned=self._crew.abandoned)
         return True
 
-    def _rest(self, *, drain: bool) -> bool:
-        """Sleeps until there is something to do; with ``drain`` says whether all is done."""
-        agenda = self._dispatcher.agenda()
-        spans = (agenda.due_in, agenda.lease_over_in)
-        waits = [span.total_seconds() for span in spans if span is not None]
-        waits.append(self._limits.idle_seconds_max)
-        if agenda.lease_over_in is not None and agenda.lease_over_in.total_seconds() <= 0:
-            self.tally.taken_over += len(self._reaper.run_once())
-            return False
-        due = agenda.due_in is not None and agenda.due_in.total_seconds() <= 0
-        if drain and not due and agenda.lease_over_in is None:
-            return True
-        # Never a bare zero: what is due may be held by a caller's open transaction.
-        self._sleep(max(min(waits), SLEEP_SECONDS_MIN))
+    def _tried_turn(self, *, drain: bool) -> bool:
+        try:
+            is_over = self._turn(drain=drain)
+        except errors.Unavailable as problem:
+            self._wait_out(problem)
+        except (errors.TakebackError, psycopg.Error, SQLAlchemyError) as problem:
+            self._faults += 1
+            if self._faults >= FAULTS_MAX:
+                raise
+            self._wait_out(problem)
+        else:
+            self._troubles = self._faults = 0
+            self._succeeded_at = self._monotonic()
+            return is_over
         return False
+
+    def _wait_out(self, problem: Exception) -> None:
+        pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
+        self._troubles += 1
+        logger.warning(
+            "worker_waits",
+            seconds=pause,
+            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
+            exc_info=problem,
+        )
+        self._sleep(pause)
+
+    def _turn(self, *, drain: bool) -> bool:
+        """One look round; says whether a drain is over."""
+        room = self._room()
+        hurries = self._is_more_due and room > 0
+        self.tally.performed += self._crew.look(0.0 if hurries else LOOK_SECONDS)
+        self._adapt_batch()
+        room = self._room()
+        if self._is_more_due and room > 0:
+            self._claim(room)
+            return False
+        if room == 0:
+            self._reap_when_time()
+            return False
+        return self._rest(self._dispatcher.agenda(), drain=drain)
+
+    def _room(self) -> int:
+        """How many intents may be claimed now: none while some still wait for a thread."""
+        if self._crew.busy >= self._limits.concurrency:
+            return 0
+        return self._batch - self._crew.busy
+
+    def _claim(self, room: int) -> None:
+        self._reap_when_time()
+        before = self._monotonic()
+        claimed = self._dispatcher.run_once(room)
+        self._claimed_at = before
+        self._crew.take_on(claimed.works, before + self._limits.lease.total_seconds())
+        self._is_more_due = claimed.count == room
+        self._fruitless = 0 if claimed.count else self._fruitless + 1
+
+    def _adapt_batch(self) -> None:
+        if self._claimed_at is None or self._crew.busy >= self._limits.concurrency:
+            return
+        took = self._monotonic() - self._claimed_at
+        self._claimed_at = None
+        grown = min(self._limits.batch_max, self._batch * 2)
+        shrunk = max(self._limits.concurrency, self._batch // 2)
+        self._batch = grown if took < BATCH_SECONDS else shrunk
+
+    def _reap_when_time(self) -> None:
+        if self._monotonic() >= self._reap_at:
+            self._reap()
+
+    def _reap(self) -> int:
+        taken_over = len(self._reaper.run_once())
+        self._reap_at = self._monotonic() + REAP_SECONDS
+        self.tally.taken_over += taken_over
+        return taken_over
+
+    def _rest(self, agenda: Agenda, *, drain: bool) -> bool:
+        """Sleeps until there is something to do; with ``drain`` says whether all is done."""
+        due_in = _seconds(agenda.due_in)
+        lease_over_in = _seconds(agenda.lease_over_in)
+        if lease_over_in is not None and lease_over_in <= 0:
+            if self._reap():
+                return False
+            self._fruitless += 1
+        is_due = due_in is not None and due_in <= 0
+        is_idle = not self._crew.busy and not self._crew.open
+        if drain and is_idle and not is_due and lease_over_in is None:
+            return True
+        if not (is_due and self._fruitless == 0) and not self._crew.busy:
+            self._sleep(self._nap(due_in, lease_over_in))
+        self._is_more_due = is_due
+        return False
+
+    def _nap(self, due_in: float | None, lease_over_in: float | None) -> float:
+        """Never a bare zero: what is due, or left behind, may be held by an open transaction."""
+        held = FRUITLESS_PAUSES[min(self._fruitless, len(FRUITLESS_PAUSES) - 1)]
+        spans = [span if span > 0 else held for span in (due_in, lease_over_in) if span is not None]
+        if self._crew.open:
+            spans.append(HELD_SECONDS)
+        return max(min([*spans, self._limits.idle_seconds_max]), SLEEP_SECONDS_MIN)
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

@@ -9,7 +9,8 @@ in an open transaction on one intent must not stop the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -27,6 +28,14 @@ PLACES = 3
 _TAKEN = f"""{COLUMNS}, takeback.micros(takeback.now()),
        ARRAY[nextval('takeback.events_position'), nextval('takeback.events_position'),
              nextval('takeback.events_position')]"""
+
+_RUNNABLE = """i.tool_version <= CAST(CAST(:tools AS jsonb) ->> i.tool AS int)
+  AND (i.restores IS NULL OR EXISTS (
+      SELECT FROM takeback.intents AS o
+      WHERE o.tenant = i.tenant AND o.id = i.restores
+        AND o.tool_version <= CAST(CAST(:tools AS jsonb) ->> o.tool AS int)))"""
+"""A worker takes only tools that it has, at versions that it knows: what a later release recorded
+is left to workers of that release. A restore is as its original."""
 
 LOCK = Statement(
     name="lock",
@@ -67,7 +76,7 @@ WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::tex
 SELECT {_TAKEN}
 FROM barrier CROSS JOIN takeback.intents AS i
 WHERE i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
-  AND i.tool = ANY(CAST(:tools AS text[]))
+  AND {_RUNNABLE}
 ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
 """),
 )
@@ -91,10 +100,10 @@ AGENDA = Statement(
     sentence="Says how long until something falls due and until a lease is over, in one look.",
     index="intents_due",
     lock="none",
-    text=text("""
+    text=text(f"""
 SELECT takeback.micros(takeback.now()),
        (SELECT takeback.micros(i.due_at) FROM takeback.intents AS i
-        WHERE i.state IN ('held', 'due') AND i.tool = ANY(CAST(:tools AS text[]))
+        WHERE i.state IN ('held', 'due') AND {_RUNNABLE}
         ORDER BY i.due_at LIMIT 1),
        (SELECT takeback.micros(i.lease_until) FROM takeback.intents AS i
         WHERE i.state IN ('claimed', 'executing') ORDER BY i.lease_until LIMIT 1)
@@ -132,9 +141,13 @@ def lock_free(tx: Tx, intents: Sequence[Intent]) -> list[Taken]:
     return [_taken(row) for row in tx.rows(LOCK_FREE, {"tenants": tenants, "ids": ids})]
 
 
-def lock_due(tx: Tx, tools: Sequence[str], limit: int) -> list[Taken]:
-    """At most ``limit`` claimable intents of ``tools``, the longest due first."""
-    return [_taken(row) for row in tx.rows(LOCK_DUE, {"tools": list(tools), "limit": limit})]
+def lock_due(tx: Tx, tools: Mapping[str, int], limit: int) -> list[Taken]:
+    """At most ``limit`` claimable intents, the longest due first.
+
+    ``tools`` are those that the worker has, with the versions of their rows.
+    """
+    parameters = {"tools": json.dumps(dict(tools)), "limit": limit}
+    return [_taken(row) for row in tx.rows(LOCK_DUE, parameters)]
 
 
 def lock_expired(tx: Tx, limit: int) -> list[Taken]:
@@ -142,9 +155,9 @@ def lock_expired(tx: Tx, limit: int) -> list[Taken]:
     return [_taken(row) for row in tx.rows(LOCK_EXPIRED, {"limit": limit})]
 
 
-def agenda(tx: Tx, tools: Sequence[str]) -> Agenda:
-    """When a worker that knows ``tools`` has something to do next."""
-    now_us, due_us, lease_us = tx.row(AGENDA, {"tools": list(tools)})
+def agenda(tx: Tx, tools: Mapping[str, int]) -> Agenda:
+    """When a worker that has ``tools``, at those versions, has something to do next."""
+    now_us, due_us, lease_us = tx.row(AGENDA, {"tools": json.dumps(dict(tools))})
     return Agenda(due_in=_until(now_us, due_us), lease_over_in=_until(now_us, lease_us))
 
 
@@ -153,6 +166,4 @@ def _until(now_us: int, then_us: int | None) -> timedelta | None:
 
 
 def _taken(row: Row) -> Taken:
-    return Taken(
-        intent=intent_of(row), now=instant(row[WIDTH]), positions=tuple(row[WIDTH + 1])
-    )
+    return Taken(intent=intent_of(row), now=instant(row[WIDTH]), positions=tuple(row[WIDTH + 1]))

@@ -15,10 +15,11 @@ DeferCause = Literal["not_dispatched", "interrupted"]
 DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted"]
 """How an attempt can end without an outcome; the end of its lease is ExpireLease."""
 
-ParkCause = Literal["outcome_unknown", "no_upgrade", "key_expired", "contradicted"]
+ParkCause = Literal["outcome_unknown", "no_upgrade", "unreadable", "key_expired", "contradicted"]
 """Why a person has to look: nobody can say what became of it; its arguments are of a version that
-no upgrade leads away from; the provider has forgotten the key under which it was to be repeated;
-a late answer says that an attempt did it which was taken to have done nothing."""
+no upgrade leads away from; they are erased, damaged or no call of the row any more; the provider
+has forgotten the key under which it was to be repeated; a late answer says that an attempt did it
+which was taken to have done nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,148 @@
+"""Writes down what became of attempts, behind the fence of their versions.
+
+Locks only rows that nobody else holds, and says which are left: a caller who sits in an open
+transaction on one intent must not hold up the rest. What was decided meanwhile by somebody else is
+never overwritten; the answer is then recorded as late. An outcome that the database refuses is
+written alone, then without its body, so that it stops nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
+
+from takeback.client import local
+from takeback.client.context import Context
+from takeback.dispatch.executor import Ended, is_begun
+from takeback.dispatch.original import follow
+from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_up, not_reached
+from takeback.dispatch.work import Identity, identity
+from takeback.ledger.appending import Body, Change, append
+from takeback.ledger.locking import Taken, lock_free
+from takeback.ledger.transaction import Tx
+from takeback.log import logger
+from takeback.model import command as commands
+from takeback.model import errors
+from takeback.model.chain import body_digest
+from takeback.model.decide import decide
+from takeback.model.intent import Intent, State
+
+_OWN_END = {"succeeded": State.SUCCEEDED, "failed": State.FAILED, "deferred": State.DUE}
+"""Where an executing intent stands after nobody but its owner has settled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settler:
+    """Settles what has ended; each call is one transaction, or one for each outcome."""
+
+    context: Context
+
+    def settle(self, ended: Sequence[Ended]) -> list[Ended]:
+        """Records the outcomes; answers with those that are left, since somebody holds their rows.
+
+        Raises Unavailable when nothing could be recorded, as far as is known.
+        """
+        try:
+            with self.context.database.transaction() as tx:
+                return self._settle_free(tx, ended)
+        except errors.Unavailable:
+            raise
+        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
+            if len(ended) > 1:
+                return [left for one in ended for left in self.settle([one])]
+            return self._settle_bare(ended[0], problem)
+
+    def _settle_bare(self, one: Ended, problem: Exception) -> list[Ended]:
+        ref = one.work.intent.ref
+        if one.outcome.body is None:
+            logger.error("outcome_not_recordable", ref=ref, exc_info=problem)
+            return []
+        logger.error("outcome_recorded_without_body", ref=ref, exc_info=problem)
+        return self.settle([replace(one, outcome=replace(one.outcome, body=None))])
+
+    def _settle_free(self, tx: Tx, ended: Sequence[Ended]) -> list[Ended]:
+        originals = [one.work.original for one in ended if one.work.original is not None]
+        free = lock_free(tx, [*(one.work.intent for one in ended), *originals])
+        rows = {identity(taken.intent): taken for taken in free}
+        changes: list[Change] = []
+        left = []
+        for one in ended:
+            if _is_held(one, rows):
+                left.append(one)
+            else:
+                changes += self._changes(one, rows)
+        append(tx, changes)
+        return left
+
+    def _changes(self, one: Ended, rows: Mapping[Identity, Taken]) -> list[Change]:
+        own, taken = one.work.intent, rows[identity(one.work.intent)]
+        outcome = given_up(one.outcome, taken.intent, one.work.bound.tool)
+        is_ours = taken.intent.version == own.version or (
+            outcome.kind == "interrupted" and is_begun(one.work, taken)
+        )
+        if not is_ours:
+            outcome = _late(own, outcome, taken.intent)
+        body, digest = self._body(outcome, taken.intent)
+        command = self._command(own, outcome, taken.intent, digest, is_late=not is_ours)
+        if command is None:
+            return []
+        try:
+            events = decide(taken.intent, command, taken.now)
+        except errors.InvalidTransition as problem:
+            logger.error("outcome_not_recordable", ref=own.ref, state=problem.state)
+            return []
+        change = Change(taken=taken, events=events, bodies=body)
+        if one.work.original is None:
+            return [change]
+        return [change, *follow(own, events, rows[identity(one.work.original)])]
+
+    def _command(
+        self, own: Intent, outcome: Outcome, now: Intent, digest: str | None, *, is_late: bool
+    ) -> commands.Command | None:
+        if not is_late:
+            dice = int.from_bytes(self.context.entropy(4), "big") / 2**32
+            return command_for(outcome, now, digest, dice)
+        if outcome.kind not in ("succeeded", "failed"):
+            return None
+        logger.warning("answered_late", ref=own.ref, attempt=own.attempt, outcome=outcome.kind)
+        return commands.AnswerLate(
+            attempt=own.attempt,
+            outcome=outcome.kind,
+            body=digest,
+            code=outcome.code or "provider_rejected",
+            affected_count=outcome.affected_count,
+        )
+
+    def _body(self, outcome: Outcome, now: Intent) -> tuple[Sequence[Body], str | None]:
+        # Of what is purged nothing is kept, and no event may name what is not there.
+        if outcome.body is None or now.state is State.PURGED:
+            return (), None
+        name = "result" if outcome.kind == "succeeded" else "error"
+        body = local.sealed_body(self.context, name, outcome.body)
+        return (body,), body_digest(body.salt, body.text)
+
+
+def _is_held(one: Ended, rows: Mapping[Identity, Taken]) -> bool:
+    original = one.work.original
+    return identity(one.work.intent) not in rows or (
+        original is not None and identity(original) not in rows
+    )
+
+
+def _late(own: Intent, outcome: Outcome, now: Intent) -> Outcome:
+    """What is left to say of an attempt that others have decided about, or that was settled.
+
+    The proof that it did nothing is worth telling while somebody asks about this very attempt.
+    """
+    is_settled_by_us = (now.version, now.state) == (own.version + 1, _OWN_END.get(outcome.kind))
+    if is_settled_by_us:
+        return INTERRUPTED
+    is_asked = own.attempt in now.attempts_unknown or (
+        now.state is State.IN_DOUBT and now.attempt == own.attempt
+    )
+    if outcome.kind == "deferred" and is_asked:
+        return not_reached("the provider could not be reached; nothing happened")
+    return outcome

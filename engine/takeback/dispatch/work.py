@@ -1,0 +1,154 @@
+"""A claimed intent with all that its face needs, or the reason why it can't be run here.
+
+Arguments are read before anything begins: what can't be read as the row of today understands it is
+parked for a person, and never run with arguments that mean something else by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from takeback.catalog.registry import Bound
+from takeback.client import local
+from takeback.client.context import Context
+from takeback.client.face import Broke, try_face
+from takeback.client.restore_tool import RESTORE
+from takeback.declare import Keyed, Remote
+from takeback.dispatch.limits import GRACE_SECONDS
+from takeback.ledger.reading import Entry, read_many
+from takeback.ledger.transaction import Tx
+from takeback.log import logger
+from takeback.model import errors
+from takeback.model.arguments import revive
+from takeback.model.command import ParkCause
+from takeback.model.handler import Attempt, Face
+from takeback.model.intent import Intent
+
+Identity = tuple[str, UUID]
+"""The tenant and the id: what tells intents apart."""
+
+
+def identity(intent: Intent) -> Identity:
+    """What tells ``intent`` from every other."""
+    return intent.tenant, intent.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """An intent on its way through one attempt.
+
+    ``face`` is called with ``given``: the arguments, or for a restore the Original. ``original`` is
+    the intent that a restore takes back, as it was read.
+    """
+
+    intent: Intent
+    bound: Bound
+    face: Face
+    given: Any
+    original: Intent | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the provider keeps our key, so that a repeat of a call is harmless."""
+        effect = self.bound.effect
+        return (
+            self.original is None
+            and isinstance(effect, Remote)
+            and isinstance(effect.upstream, Keyed)
+        )
+
+    @property
+    def seconds_max(self) -> float:
+        """How long its attempt may take before it is given up."""
+        effect = self.bound.effect
+        return (effect.attempt_seconds_max if isinstance(effect, Remote) else 0.0) + GRACE_SECONDS
+
+    def with_intent(self, intent: Intent) -> Work:
+        """The same work, one step of the lifecycle further."""
+        return replace(self, intent=intent)
+
+    def attempt(self) -> Attempt:
+        """The attempt as its handler sees it."""
+        intent = self.intent
+        return Attempt(
+            intent_id=str(intent.id),
+            ref=intent.ref,
+            tenant=intent.tenant,
+            run=intent.run,
+            principal=intent.principal,
+            number=intent.attempt,
+            provider_key=f"{intent.id}-{intent.epoch}",
+            seconds_max=self.seconds_max - GRACE_SECONDS,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
+    """A claimed intent that must not be begun, and why a person has to look."""
+
+    cause: ParkCause
+
+
+def load(context: Context, tx: Tx, intents: Sequence[Intent]) -> Mapping[Identity, Work | Unfit]:
+    """What each of ``intents`` needs, read in two statements however many they are."""
+    entries = _entries(tx, intents)
+    originals = _entries(tx, [replace(i, id=i.restores) for i in intents if i.restores is not None])
+    return {identity(i): _work(context, i, entries, originals) for i in intents}
+
+
+def _entries(tx: Tx, intents: Sequence[Intent]) -> dict[Identity, Entry]:
+    """Those that can be read; one whose bodies are damaged doesn't keep the others away."""
+    if not intents:
+        return {}
+    try:
+        entries = read_many(tx, intents)
+    except (ValueError, RecursionError):
+        entries = [entry for intent in intents for entry in _alone(tx, intent)]
+    return {identity(entry.intent): entry for entry in entries}
+
+
+def _alone(tx: Tx, intent: Intent) -> Sequence[Entry]:
+    try:
+        return read_many(tx, [intent])
+    except (ValueError, RecursionError):
+        return ()
+
+
+def _work(
+    context: Context,
+    intent: Intent,
+    entries: Mapping[Identity, Entry],
+    originals: Mapping[Identity, Entry],
+) -> Work | Unfit:
+    entry = entries.get(identity(intent))
+    if intent.restores is not None:
+        entry = originals.get((intent.tenant, intent.restores))
+    if entry is None or not isinstance(entry.bodies.get("arguments"), Mapping):
+        return _unfit(intent, "unreadable", None)
+    bound = context.registry.tool(entry.intent.tool)
+    given = try_face(_given, intent, bound, entry)
+    if isinstance(given, Broke):
+        is_older = entry.intent.tool_version != bound.tool.version
+        return _unfit(intent, "no_upgrade" if is_older else "unreadable", given.problem)
+    if intent.tool != RESTORE.name:
+        return Work(intent=intent, bound=bound, face=bound.handler.perform, given=given)
+    face = bound.handler.restore or _not_restorable
+    return Work(intent=intent, bound=bound, face=face, given=given, original=entry.intent)
+
+
+def _given(intent: Intent, bound: Bound, entry: Entry) -> Any:
+    if intent.tool == RESTORE.name:
+        return local.original_of(bound, entry)
+    return revive(bound.tool, entry.intent.tool_version, entry.bodies["arguments"]).model
+
+
+def _unfit(intent: Intent, cause: ParkCause, problem: Exception | None) -> Unfit:
+    logger.error("arguments_not_usable", ref=intent.ref, cause=cause, exc_info=problem)
+    return Unfit(cause=cause)
+
+
+def _not_restorable(given: object, attempt: Attempt) -> None:
+    raise errors.Rejected("it can't be taken back any more")
