@@ -6,6 +6,7 @@ import signal
 import threading
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy
 
@@ -22,6 +23,13 @@ from tests.embedded.player import (
     remember,
     value,
 )
+
+
+def test_what_has_no_schema_in_its_name_never_lands_in_ours(own_stage):
+    with psycopg.connect(own_stage.player().url()) as tx:
+        tx.execute("CREATE SCHEMA takeback")
+        assert tx.execute("SELECT current_schema()").fetchone() == ("public",)
+        tx.rollback()
 
 
 def test_a_first_client_finds_a_server_with_fixed_settings(new_stage):
@@ -144,7 +152,7 @@ def test_the_address_does_not_depend_on_the_environment(directory, monkeypatch):
     }.items():
         monkeypatch.setenv(name, text)
     with acquire(directory) as server:
-        assert value(server.url, "SELECT current_user || current_database()") == "takebackpostgres"
+        assert value(server.url, "SELECT current_user || current_database()") == "postgrespostgres"
 
 
 def test_any_name_of_a_directory_will_do(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import assert_never
 
 PORT = 5432  # only a part of the socket's name: the server listens on no network
-USER = "takeback"
+USER = "postgres"  # "$user" leads the search path: never the name of a schema, such as ours
 DATABASE = "postgres"
 ANSWER_S = 2.0  # a healthy server lets one in within milliseconds
 _PROTOCOL = 196608  # 3.0
