@@ -262,10 +262,11 @@ class Takeback:
         # Alembic costs a fifth of a second to import, and only this needs it.
         from takeback_migrations import upgrade
 
+        url = self.context.database.url
         with translated():
-            revisions: tuple[str | None, str] = upgrade(self.database_url)
+            revisions: tuple[str | None, str] = upgrade(url)
             for step in self._migrations:
-                step(self.database_url)
+                step(url)
         return revisions
 
     def worker(

@@ -29,8 +29,8 @@ logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
 def configure(kind: str, *, brief: bool = False) -> None:
     """Sends the log of this process to stderr: ``console`` for people, ``json`` for programs.
 
-    ``brief`` is for a command that somebody waits for: warnings and worse, and of an exception no
-    more than its last line.
+    ``brief`` is for a command that somebody waits for: errors only, and of an exception no more than its
+    last line.
     """
     renderer: Any = structlog.processors.JSONRenderer()
     if kind == "console":
@@ -50,7 +50,7 @@ def configure(kind: str, *, brief: bool = False) -> None:
     )
     root = logging.getLogger("takeback")
     root.handlers = [handler]
-    root.setLevel(logging.WARNING if brief else logging.INFO)
+    root.setLevel(logging.ERROR if brief else logging.INFO)
     root.propagate = False
 
 
