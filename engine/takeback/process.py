@@ -146,11 +146,16 @@ class _Loading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
-    """What a worker's process has done; ``abandoned`` threads are still busy and can't be ended."""
+    """What a worker's process has done.
+
+    ``abandoned`` threads are still busy and can't be ended. ``exhausted``: it was told nothing, and
+    ended because of them; another process is rid of them.
+    """
 
     performed: int
     taken_over: int
     abandoned: int
+    exhausted: bool
 
 
 def work(app: Takeback, *, drain: bool, concurrency: int | None = None) -> Worked:
@@ -175,6 +180,7 @@ def work(app: Takeback, *, drain: bool, concurrency: int | None = None) -> Worke
                 performed=tally.performed,
                 taken_over=tally.taken_over,
                 abandoned=worker.abandoned,
+                exhausted=not drain and not stop.asked(),
             )
             logger.info(
                 "worker_stopped",

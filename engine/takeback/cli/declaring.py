@@ -42,13 +42,9 @@ def check(
         status="refused",
         beside={"file": file, "findings": listed},
     )
-    if door.voice.json_wanted:
-        door.voice.document(failure.document())
-        return failure.exit
-    door.voice.lines([f"{plain(file)}:{one.line}: {plain(one.message)}" for one in found])
-    for line in failure.lines():
-        door.voice.note(line)
-    return failure.exit
+    if not door.voice.json_wanted:
+        door.voice.lines([f"{plain(file)}:{one.line}: {plain(one.message)}" for one in found])
+    return failure.say(door.voice)
 
 
 def list_rows(context: typer.Context) -> int:

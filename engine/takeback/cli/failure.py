@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from takeback.cli.voice import plain
+from takeback.cli.voice import Voice, plain
 
 SHOWN_MAX = 200
 """Of something that was typed wrongly, so many characters are shown."""
@@ -65,6 +65,15 @@ class Failure:
             },
             "trace_id": None,
         }
+
+    def say(self, voice: Voice) -> int:
+        """Says it, to programs or to people; answers with the exit code."""
+        if voice.json_wanted:
+            voice.document(self.document())
+        else:
+            for line in self.lines():
+                voice.note(line)
+        return self.exit
 
     def lines(self) -> list[str]:
         """What went wrong, and then what to do."""

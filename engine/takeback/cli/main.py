@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from takeback.cli import calling, declaring, doctor, failure, looking, proving, story, working
 from takeback.cli.door import Door, door_of
-from takeback.cli.failure import Failure, Usage
+from takeback.cli.failure import Usage
 from takeback.cli.voice import OutputLost, ReaderGone, Voice, forget_stdout, use_streams
 from takeback.model.errors import TakebackError
 
@@ -164,15 +164,15 @@ def _run(door: Door, everywhere: list[str], rest: list[str]) -> int:
     try:
         code = _verb(door, everywhere, rest)
         if code == failure.INTERRUPTED:
-            return _say(door, failure.of_interruption())
+            return failure.of_interruption().say(door.voice)
         return code
     except typer.TyperException as problem:
-        return _say(door, failure.of_usage(problem, _path(rest)))
+        return failure.of_usage(problem, _path(rest)).say(door.voice)
     except TakebackError as problem:
         told = failure.of_error(problem)
         if told.exit == failure.UNAVAILABLE and not door.voice.json_wanted:
             told = replace(told, hints=door.whereabouts())
-        return _say(door, told)
+        return told.say(door.voice)
     finally:
         door.close()
 
@@ -225,15 +225,6 @@ def _require_verb(level: object, rest: Sequence[str]) -> None:
         level = level.commands[word]
 
 
-def _say(door: Door, told: Failure) -> int:
-    if door.voice.json_wanted:
-        door.voice.document(told.document())
-    else:
-        for line in told.lines():
-            door.voice.note(line)
-    return told.exit
-
-
 def main() -> NoReturn:
     """Runs the command line of this process, and ends it."""
     use_streams()
@@ -251,12 +242,7 @@ def _unforeseen(
     """Says in one line what nobody foresaw; the interpreter ends with 1."""
     told = failure.of_fault(problem, failure.keep_report(kind, problem, trace))
     everywhere, _ = parted(sys.argv[1:])
-    voice = Voice(json_wanted="--json" in everywhere)
-    if voice.json_wanted:
-        voice.document(told.document())
-    else:
-        for line in told.lines():
-            voice.note(line)
+    told.say(Voice(json_wanted="--json" in everywhere))
 
 
 if __name__ == "__main__":

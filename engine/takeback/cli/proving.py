@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from takeback.cli.failure import DONE, REFUSED, Failure
 from takeback.cli.foreign import Foreign
 from takeback.cli.sheet import columns
 from takeback.cli.voice import Voice
+
+if TYPE_CHECKING:
+    from takeback.audit.proof import Problem
 
 SHOWN_MAX = 100
 """So many problems are listed to people; the document has all."""
@@ -47,48 +51,88 @@ def verify(context: typer.Context) -> int:
     app = door.ledger()
     with door.voice.progress("verifying") as progress:
         verdict = app.verify(progress=progress)
-    found = [
-        {
-            "ref": one.ref,
-            "intent_id": None if one.intent_id is None else str(one.intent_id),
-            "version": one.version,
-            "what": one.what,
-        }
-        for one in verdict.problems
-    ]
-    counts = {"intents": verdict.intents, "events": verdict.events}
     said = f"{verdict.intents} intents, {verdict.events} events"
-    if not found:
-        return _sound(door.voice, counts | {"problems": []}, f"{said}: all of it proves")
-    message = f"{said}: {len(found)} of them do not prove"
-    rows = [(one["ref"] or one["intent_id"] or "-", one["version"], one["what"]) for one in found]
-    listed = columns(door.voice, ("ref", "event", "problem"), _cells(rows))
-    return _unsound(door.voice, message, counts | {"problems": found}, listed, len(found))
+    document = {
+        "intents": verdict.intents,
+        "events": verdict.events,
+        "problems": [_problem(one) for one in verdict.problems],
+        "unlisted": verdict.unlisted,
+    }
+    count = len(verdict.problems) + verdict.unlisted
+    if not count:
+        return _sound(door.voice, document, f"{said}: all of it proves")
+    failure = _unsound(document, f"{said}: {count} {_problems(count)} found")
+    return _told(door.voice, failure, _table(door.voice, verdict.problems), count)
 
 
 def rebuild(context: typer.Context) -> int:
     """Fold the log again, and compare.
 
-    What is shown differently from what the log says is named, and put right.
+    What is shown differently from what the log says is named, and put right, unless the log itself
+    does not prove. Ends with 1 when there was any.
     """
     door = door_of(context)
     app = door.ledger()
     with door.voice.progress("rebuilding") as progress:
         rebuilt = app.rebuild(progress=progress)
-    counts = {"intents": rebuilt.intents}
-    found = [str(one) for one in rebuilt.differing]
-    if not found:
+    document = {
+        "intents": rebuilt.intents,
+        "differing": [
+            {
+                "ref": one.ref or None,
+                "intent_id": str(one.intent_id),
+                "tenant": one.tenant,
+                "columns": list(one.columns),
+            }
+            for one in rebuilt.differing
+        ],
+        "refused": [_problem(one) for one in rebuilt.refused],
+    }
+    differing, refused = len(rebuilt.differing), len(rebuilt.refused)
+    if not differing and not refused:
         said = f"{rebuilt.intents} intents: each is shown as the log says"
-        return _sound(door.voice, counts | {"differing": []}, said)
-    message = f"{rebuilt.intents} intents: {len(found)} were shown differently, and are put right"
-    return _unsound(door.voice, message, counts | {"differing": found}, found, len(found))
+        return _sound(door.voice, document, said)
+    message = f"{rebuilt.intents} intents: {differing} shown differently, and put right"
+    if refused:
+        message += f"; {refused} {_problems(refused)} in the log itself, and left as they are"
+    rows = [(one.ref or str(one.intent_id), ", ".join(one.columns)) for one in rebuilt.differing]
+    listed = columns(door.voice, ("ref", "put right"), rows[:SHOWN_MAX]) if rows else []
+    if refused:
+        listed += (
+            ["", *_table(door.voice, rebuilt.refused)]
+            if rows
+            else _table(door.voice, rebuilt.refused)
+        )
+    return _told(door.voice, _unsound(document, message), listed, differing + refused)
 
 
-def _cells(rows: list[tuple[Any, ...]]) -> list[list[str]]:
-    return [["-" if cell is None else str(cell) for cell in row] for row in rows[:SHOWN_MAX]]
+def _problem(one: Problem) -> dict[str, Any]:
+    return {
+        "ref": one.ref or None,
+        "intent_id": str(one.intent_id),
+        "tenant": one.tenant,
+        "version": one.version,
+        "what": one.what,
+    }
 
 
-def _sound(voice: Voice, document: dict[str, Any], said: str) -> int:
+def _problems(count: int) -> str:
+    return "problem" if count == 1 else "problems"
+
+
+def _table(voice: Voice, problems: Sequence[Problem]) -> list[str]:
+    rows = [
+        (
+            one.ref or str(one.intent_id),
+            "-" if one.version is None else str(one.version),
+            one.what,
+        )
+        for one in problems[:SHOWN_MAX]
+    ]
+    return columns(voice, ("ref", "event", "problem"), rows)
+
+
+def _sound(voice: Voice, document: Mapping[str, Any], said: str) -> int:
     if voice.json_wanted:
         voice.document({"status": "done", **document})
     else:
@@ -96,10 +140,8 @@ def _sound(voice: Voice, document: dict[str, Any], said: str) -> int:
     return DONE
 
 
-def _unsound(
-    voice: Voice, message: str, document: dict[str, Any], listed: list[str], count: int
-) -> int:
-    failure = Failure(
+def _unsound(document: Mapping[str, Any], message: str) -> Failure:
+    return Failure(
         exit=REFUSED,
         code="ledger_corrupt",
         class_="terminal",
@@ -107,12 +149,11 @@ def _unsound(
         status="refused",
         beside=document,
     )
-    if voice.json_wanted:
-        voice.document(failure.document())
-        return failure.exit
-    voice.lines(listed)
-    if count > SHOWN_MAX:
-        voice.line(f"and {count - SHOWN_MAX} more; --json has all of them")
-    for line in failure.lines():
-        voice.note(line)
-    return failure.exit
+
+
+def _told(voice: Voice, failure: Failure, listed: Sequence[str], count: int) -> int:
+    if not voice.json_wanted:
+        voice.lines(listed)
+        if count > SHOWN_MAX:
+            voice.line(f"there are {count} in all; --json lists more")
+    return failure.say(voice)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from takeback.cli.door import SHOP, door_of
-from takeback.cli.failure import DONE
+from takeback.cli.door import SHOP, Door, door_of
+from takeback.cli.failure import DONE, REFUSED, Failure
 from takeback.cli.foreign import Foreign
 from takeback.cli.sheet import field
+
+if TYPE_CHECKING:
+    from takeback.process import Worked
 
 CONCURRENCY_MAX = 64
 """Threads of one worker; a process is cheaper than more of them."""
@@ -39,19 +42,7 @@ def worker(
 
     door = door_of(context)
     worked = process.work(door.app(), drain=drain, concurrency=concurrency)
-    door.threads_abandoned = worked.abandoned
-    if door.voice.json_wanted:
-        door.voice.document(
-            {
-                "status": "done",
-                "performed": worked.performed,
-                "taken_over": worked.taken_over,
-                "abandoned": worked.abandoned,
-            }
-        )
-    else:
-        door.voice.line(f"carried out {worked.performed}, taken over {worked.taken_over}")
-    return DONE
+    return _ended(door, worked)
 
 
 def up(context: typer.Context, concurrency: Concurrency = None) -> int:
@@ -78,6 +69,28 @@ def up(context: typer.Context, concurrency: Concurrency = None) -> int:
         ]
     )
     door.voice.flush()
-    worked = process.work(app, drain=False, concurrency=concurrency)
+    return _ended(door, process.work(app, drain=False, concurrency=concurrency))
+
+
+def _ended(door: Door, worked: Worked) -> int:
     door.threads_abandoned = worked.abandoned
+    counts = {
+        "performed": worked.performed,
+        "taken_over": worked.taken_over,
+        "abandoned": worked.abandoned,
+    }
+    if worked.exhausted:
+        failure = Failure(
+            exit=REFUSED,
+            code="worker_exhausted",
+            class_="transient",
+            message=f"{worked.abandoned} attempts hang, and no thread is left for others",
+            hints=("they are in doubt; start the worker again",),
+            beside=counts,
+        )
+        return failure.say(door.voice)
+    if door.voice.json_wanted:
+        door.voice.document({"status": "done", **counts})
+    else:
+        door.voice.line(f"carried out {worked.performed}, taken over {worked.taken_over}")
     return DONE
