@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import text
@@ -18,7 +19,7 @@ from takeback.ledger.locking import Taken
 from takeback.ledger.projection import changed_columns
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
-from takeback.model.chain import chain_hash
+from takeback.model.chain import body_digest, chain_hash
 from takeback.model.errors import LeaseLost
 from takeback.model.event import Event, encode
 from takeback.model.evolve import evolve
@@ -41,10 +42,10 @@ WITH fenced AS (
         settled_at = takeback.instant(n.settled_us), last_word = n.last_word,
         contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex')
     FROM json_to_recordset(CAST(:intents AS json)) AS n (
-        tenant text, id uuid, was int, state text, version int, due_us bigint,
-        attempt int, epoch int, attempts_unknown int[], begin_before_us bigint, lease_us bigint, affected_count bigint, restored_via text,
-        taken_back_by text, settled_us bigint, last_word text, contradicted boolean,
-        head_hash text)
+        tenant text, id uuid, was int, state text, version int, due_us bigint, attempt int,
+        epoch int, attempts_unknown int[], begin_before_us bigint, lease_us bigint,
+        affected_count bigint, restored_via text, taken_back_by text, settled_us bigint,
+        last_word text, contradicted boolean, head_hash text)
     WHERE i.tenant = n.tenant AND i.id = n.id AND i.version = n.was
     RETURNING i.tenant, i.id
 ), event AS (
@@ -55,11 +56,13 @@ WITH fenced AS (
     FROM json_to_recordset(CAST(:events AS json)) AS e (
         tenant text, intent_id uuid, version int, position bigint, kind text, schema int,
         at_us bigint, payload text, hash text)
+    JOIN fenced ON fenced.tenant = e.tenant AND fenced.id = e.intent_id
 ), body AS (
     INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
     SELECT b.tenant, b.intent_id, b.version, b.name, decode(b.salt, 'hex'), b.body
     FROM json_to_recordset(CAST(:bodies AS json)) AS b (
         tenant text, intent_id uuid, version int, name text, salt text, body text)
+    JOIN fenced ON fenced.tenant = b.tenant AND fenced.id = b.intent_id
 )
 SELECT count(*) FROM fenced
 """),
@@ -87,28 +90,51 @@ class Change:
 def append(tx: Tx, changes: Iterable[Change]) -> list[Intent]:
     """Stores ``changes`` and answers with the intents as they are now, in the same order.
 
-    A body belongs to the first event of its change whose payload names it. Raises LeaseLost when
-    an intent is no longer at the version that was locked.
+    A body lies beside the first event of its change that holds its digest; one that no event names
+    is not kept. Raises LeaseLost when an intent is no longer at the version that was locked:
+    nothing of that one is stored then.
     """
-    intents: list[Intent] = []
-    rows: dict[str, list[dict[str, Any]]] = {"intents": [], "events": [], "bodies": []}
-    for change in changes:
-        intents.append(_lay_out(change, rows))
+    rows = _Rows()
+    intents = [rows.lay_out(change) for change in changes]
     if not intents:
         return []
-    (stored,) = tx.row(APPEND, {name: json.dumps(value) for name, value in rows.items()})
+    (stored,) = tx.row(
+        APPEND,
+        {
+            "intents": json.dumps(rows.intents),
+            "events": json.dumps(rows.events),
+            "bodies": json.dumps(rows.bodies),
+        },
+    )
     if stored != len(intents):
         raise LeaseLost(f"{len(intents) - stored} of {len(intents)} intents were changed by others")
     return intents
 
 
-def _lay_out(change: Change, rows: dict[str, list[dict[str, Any]]]) -> Intent:
-    before = intent = change.taken.intent
-    now, at_us = change.taken.now, micros(change.taken.now)
-    identity = str(before.id)
-    for position, event in zip(change.taken.positions, change.events, strict=False):
-        version = intent.version + 1
-        payload = encode(event)
+class _Rows:
+    """What a statement will store, table by table."""
+
+    def __init__(self) -> None:
+        self.intents: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.bodies: list[dict[str, Any]] = []
+
+    def lay_out(self, change: Change) -> Intent:
+        """Adds the rows of one change; answers with the intent after it."""
+        before = intent = change.taken.intent
+        places = change.taken.positions
+        assert len(change.events) <= len(places), f"{len(change.events)} events, {places} drawn"
+        first = len(self.events)
+        for position, event in zip(places, change.events, strict=False):
+            intent = self._lay_out_event(intent, position, change.taken.now, event)
+        for body in change.bodies:
+            self._lay_out_body(body, self.events[first:])
+        was = {"tenant": before.tenant, "id": str(before.id), "was": before.version}
+        self.intents.append(was | changed_columns(intent))
+        return intent
+
+    def _lay_out_event(self, intent: Intent, position: int, now: datetime, event: Event) -> Intent:
+        version, at_us, payload = intent.version + 1, micros(now), encode(event)
         link = chain_hash(
             previous=intent.head_hash,
             tenant=intent.tenant,
@@ -120,20 +146,10 @@ def _lay_out(change: Change, rows: dict[str, list[dict[str, Any]]]) -> Intent:
             at_us=at_us,
             payload=payload,
         )
-        fact = Fact(
-            tenant=intent.tenant,
-            intent_id=intent.id,
-            version=version,
-            position=position,
-            at=now,
-            event=event,
-            hash=link,
-        )
-        intent = evolve(intent, fact)
-        rows["events"].append(
+        self.events.append(
             {
                 "tenant": intent.tenant,
-                "intent_id": identity,
+                "intent_id": str(intent.id),
                 "version": version,
                 "position": position,
                 "kind": event.KIND,
@@ -143,23 +159,28 @@ def _lay_out(change: Change, rows: dict[str, list[dict[str, Any]]]) -> Intent:
                 "hash": link.hex(),
             }
         )
-    _lay_out_bodies(change, before, intent, rows)
-    was = {"tenant": intent.tenant, "id": identity, "was": before.version}
-    rows["intents"].append(was | changed_columns(intent))
-    return intent
-
-
-def _lay_out_bodies(
-    change: Change, before: Intent, after: Intent, rows: dict[str, list[dict[str, Any]]]
-) -> None:
-    for body in change.bodies:
-        rows["bodies"].append(
-            {
-                "tenant": after.tenant,
-                "intent_id": str(after.id),
-                "version": before.version + 1,
-                "name": body.name,
-                "salt": body.salt.hex(),
-                "body": body.text,
-            }
+        fact = Fact(
+            tenant=intent.tenant,
+            intent_id=intent.id,
+            version=version,
+            position=position,
+            at=now,
+            event=event,
+            hash=link,
         )
+        return evolve(intent, fact)
+
+    def _lay_out_body(self, body: Body, events: Sequence[dict[str, Any]]) -> None:
+        digest = body_digest(body.salt, body.text)
+        named_by = next((event for event in events if f'"{digest}"' in event["payload"]), None)
+        if named_by is not None:
+            self.bodies.append(
+                {
+                    "tenant": named_by["tenant"],
+                    "intent_id": named_by["intent_id"],
+                    "version": named_by["version"],
+                    "name": body.name,
+                    "salt": body.salt.hex(),
+                    "body": body.text,
+                }
+            )

@@ -1,4 +1,4 @@
-"""Recording many calls at once: the recording statement's rules, for a whole batch in one statement.
+"""Recording many calls at once, in one statement, by the rules of recording one.
 
 What can't be recorded (a twin is there, or uncommitted elsewhere) is left out of the answer, and is
 then asked for singly. Keys are tried in sorted order; a try never waits, so no order can deadlock.
@@ -16,23 +16,24 @@ from sqlalchemy import text
 from takeback.ledger.recording import Minted, key_lock
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
+from takeback.model.chain import GENESIS
 from takeback.model.event import Recorded, encode
 from takeback.model.intent import instant
 
 RECORD_MANY = Statement(
     name="record_many",
-    sentence="Inserts intents with their first events and arguments, skipping keys that have twins.",
+    sentence="Inserts intents with first events and arguments, leaving out keys that have twins.",
     index="intents_key_is_recorded_once",
     lock="each key's advisory lock (tried), the barrier (shared), the new rows",
     text=text("""
 WITH wanted AS MATERIALIZED (
-    SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock,
-           w.run, w.principal, w.state, w.window_us, w.not_before_us, w.repeat_of, w.payload,
+    SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.run,
+           w.principal, w.state, w.window_us, w.not_before_us, w.after, w.repeat_of, w.payload,
            w.salt, w.arguments
     FROM json_to_recordset(CAST(:calls AS json)) AS w (
         ordinal int, ref text, tool text, tool_version int, effect text, key text,
-        key_lock bigint, run text, principal text, state text,
-        window_us bigint, not_before_us bigint, repeat_of text, payload text, salt text,
+        key_lock bigint, run text, principal text, state text, window_us bigint,
+        not_before_us bigint, after text[], repeat_of text, payload text, salt text,
         arguments text)
 ), fresh AS MATERIALIZED (
     SELECT w.ordinal FROM wanted AS w
@@ -45,33 +46,28 @@ WITH wanted AS MATERIALIZED (
 ), barrier AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
 ), placed AS MATERIALIZED (
-    -- In the order of the calls, so that the log and the ids are in it too.
-    SELECT o.ordinal, takeback.now() AS at
-    FROM barrier CROSS JOIN (SELECT opened.ordinal FROM opened ORDER BY opened.ordinal) AS o
+    SELECT opened.ordinal, takeback.micros(takeback.now()) AS at_us
+    FROM barrier CROSS JOIN opened
 ), minted AS MATERIALIZED (
-    SELECT placed.ordinal, placed.at, takeback.new_id(placed.at) AS id,
+    SELECT placed.ordinal, placed.at_us, takeback.new_id(placed.at_us) AS id,
            nextval('takeback.events_position') AS position
     FROM placed
 ), linked AS MATERIALIZED (
-    SELECT m.ordinal, m.at, m.id, m.position, w.ref, w.tool, w.tool_version, w.effect, w.key,
-           w.run, w.principal, w.state, w.window_us, w.not_before_us,
-           w.repeat_of, w.payload, w.salt, w.arguments,
-           takeback.chain_hash(
-               '\\x0000000000000000000000000000000000000000000000000000000000000000'::bytea,
-               CAST(:tenant AS text), m.id, 1, m.position, 'intent.recorded', 1, m.at,
-               w.payload) AS hash
+    SELECT m.ordinal, m.at_us, takeback.instant(m.at_us) AS at, m.id, m.position, w.ref, w.tool,
+           w.tool_version, w.effect, w.key, w.run, w.principal, w.state, w.window_us,
+           takeback.instant(w.not_before_us) AS not_before, w.after, w.repeat_of, w.payload,
+           w.salt, w.arguments,
+           takeback.chain_hash(CAST(:genesis AS bytea), CAST(:tenant AS text), m.id, 1,
+                               m.position, 'intent.recorded', 1, m.at_us, w.payload) AS hash
     FROM minted AS m JOIN wanted AS w USING (ordinal)
 ), intent AS (
     INSERT INTO takeback.intents
-        (tenant, id, ref, tool, tool_version, effect, key, generation, run,
-         principal, state, version, recorded_at, window_us, not_before, due_at, repeat_of,
-         head_hash)
-    SELECT CAST(:tenant AS text), l.id, l.ref, l.tool, l.tool_version, l.effect, l.key, 0,
-           l.run, l.principal, l.state, 1, l.at, l.window_us,
-           takeback.instant(l.not_before_us),
-           CASE WHEN l.state IN ('held', 'due') THEN greatest(
-               l.at + l.window_us * interval '1 microsecond',
-               takeback.instant(l.not_before_us)) END,
+        (tenant, id, ref, tool, tool_version, effect, key, generation, run, principal, state,
+         version, recorded_at, window_us, not_before, after, due_at, repeat_of, head_hash)
+    SELECT CAST(:tenant AS text), l.id, l.ref, l.tool, l.tool_version, l.effect, l.key, 0, l.run,
+           l.principal, l.state, 1, l.at, l.window_us, l.not_before, l.after,
+           CASE WHEN l.state IN ('held', 'due') THEN
+               greatest(l.at + l.window_us * interval '1 microsecond', l.not_before) END,
            l.repeat_of, l.hash
     FROM linked AS l
     ON CONFLICT DO NOTHING
@@ -87,7 +83,7 @@ WITH wanted AS MATERIALIZED (
     SELECT CAST(:tenant AS text), l.id, 1, 'arguments', decode(l.salt, 'hex'), l.arguments
     FROM linked AS l JOIN intent USING (id)
 )
-SELECT l.ordinal, CAST(l.id AS text), takeback.micros(l.at), l.hash
+SELECT l.ordinal, CAST(l.id AS text), l.at_us, l.hash
 FROM linked AS l JOIN intent USING (id)
 """),
 )
@@ -103,17 +99,15 @@ class Recordable:
 
 
 def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, Minted]:
-    """Records those of ``calls`` whose keys are free; answers with them by their place in ``calls``.
+    """Records those of ``calls`` whose keys are free; answers with them, by place in ``calls``.
 
-    Keys are different from each other.
+    The keys are different from each other, and none of the calls is a restore.
     """
     wanted = [_wanted(tenant, ordinal, call) for ordinal, call in enumerate(calls)]
-    rows = tx.rows(RECORD_MANY, {"tenant": tenant, "calls": json.dumps(wanted)})
+    parameters = {"tenant": tenant, "genesis": GENESIS, "calls": json.dumps(wanted)}
     return {
-        ordinal: Minted(
-            id=UUID(id_), recorded_at=instant(at_us), due_at=None, head_hash=bytes(head)
-        )
-        for ordinal, id_, at_us, head in rows
+        ordinal: Minted(id=UUID(id_), recorded_at=instant(at_us), head_hash=bytes(head))
+        for ordinal, id_, at_us, head in tx.rows(RECORD_MANY, parameters)
     }
 
 
@@ -132,6 +126,7 @@ def _wanted(tenant: str, ordinal: int, call: Recordable) -> dict[str, object]:
         "state": event.becomes,
         "window_us": event.window_us,
         "not_before_us": event.not_before_us,
+        "after": list(event.after),
         "repeat_of": event.repeat_of,
         "payload": encode(event),
         "salt": call.salt.hex(),

@@ -6,12 +6,16 @@ callers never wait for each other's row, and a caller's transaction is never abo
 READ COMMITTED. Four answers follow:
 
     recorded      the intent, its first event and the body of its arguments are in this transaction
-    found         a twin that this snapshot sees
+    found         a twin that this transaction sees
     busy          a twin is uncommitted elsewhere: nothing was written
-    shadowed      the twin committed after this snapshot: a second statement sees it (READ
-                  COMMITTED), or the ref was taken and another one is needed
+    shadowed      the twin committed between the look and the lock: a second statement sees it
+                  (READ COMMITTED), or the ref was taken and another one is needed
 
 Under REPEATABLE READ and SERIALIZABLE a shadowed twin is a serialization failure instead.
+
+What happens inside is in the function ``takeback.record``, made by the first migration: the
+database plans it once a session, which sent as text it would do at every call where no statements
+are prepared. The casts choose among the functions of that name that releases need.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from sqlalchemy import text
 
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
+from takeback.model.errors import LedgerCorrupt
 from takeback.model.event import Recorded, encode
 from takeback.model.intent import instant
 
@@ -40,61 +45,14 @@ RECORD = Statement(
     index="intents_key_is_recorded_once",
     lock="the key's advisory lock (tried), the barrier (shared), the new rows",
     text=text("""
-WITH twin AS MATERIALIZED (
-    SELECT i.id FROM takeback.intents AS i
-    WHERE i.tenant = CAST(:tenant AS text) AND i.key = CAST(:key AS text)
-      AND i.generation >= CAST(:generation AS int)
-    ORDER BY i.generation DESC LIMIT 1
-), gate AS MATERIALIZED (
-    SELECT CASE WHEN EXISTS (SELECT FROM twin) THEN NULL
-                ELSE pg_try_advisory_xact_lock(CAST(:key_lock AS bigint)) END AS opened
-), place AS MATERIALIZED (
-    SELECT takeback.now() AS at,
-           pg_advisory_xact_lock_shared(31418, 1)::text AS barrier
-    FROM gate WHERE gate.opened
-), minted AS MATERIALIZED (
-    SELECT place.at, place.barrier, takeback.new_id(place.at) AS id,
-           nextval('takeback.events_position') AS position
-    FROM place
-), linked AS MATERIALIZED (
-    SELECT minted.*, takeback.chain_hash(
-        '\\x0000000000000000000000000000000000000000000000000000000000000000'::bytea,
-        CAST(:tenant AS text), minted.id, 1, minted.position, 'intent.recorded', 1, minted.at,
-        CAST(:payload AS text)) AS hash
-    FROM minted
-), intent AS (
-    INSERT INTO takeback.intents
-        (tenant, id, ref, tool, tool_version, effect, key, generation, run,
-         principal, state, version, recorded_at, window_us, not_before, due_at, restores,
-         repeat_of, after, head_hash)
-    SELECT CAST(:tenant AS text), linked.id, CAST(:ref AS text), CAST(:tool AS text),
-           CAST(:tool_version AS int), CAST(:effect AS text), CAST(:key AS text),
-           CAST(:generation AS int), CAST(:run AS text),
-           CAST(:principal AS text), CAST(:state AS text), 1, linked.at,
-           CAST(:window_us AS bigint), takeback.instant(CAST(:not_before_us AS bigint)),
-           CASE WHEN CAST(:state AS text) IN ('held', 'due') THEN greatest(
-               linked.at + CAST(:window_us AS bigint) * interval '1 microsecond',
-               takeback.instant(CAST(:not_before_us AS bigint))) END,
-           CAST(:restores AS uuid), CAST(:repeat_of AS text), CAST(:after AS text[]),
-           linked.hash
-    FROM linked
-    ON CONFLICT DO NOTHING
-    RETURNING id, recorded_at, due_at, head_hash
-), event AS (
-    INSERT INTO takeback.events
-        (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-    SELECT CAST(:tenant AS text), linked.id, 1, linked.position, 'intent.recorded', 1, linked.at,
-           CAST(:payload AS text), linked.hash
-    FROM linked JOIN intent ON intent.id = linked.id
-), body AS (
-    INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
-    SELECT CAST(:tenant AS text), intent.id, 1, 'arguments', CAST(:salt AS bytea),
-           CAST(:arguments AS text)
-    FROM intent
-)
-SELECT gate.opened, CAST(twin.id AS text), CAST(intent.id AS text),
-       takeback.micros(intent.recorded_at), takeback.micros(intent.due_at), intent.head_hash
-FROM gate LEFT JOIN twin ON true LEFT JOIN intent ON true
+SELECT takeback.record(
+    CAST(:tenant AS text), CAST(:key AS text), CAST(:generation AS int),
+    CAST(:key_lock AS bigint), CAST(:ref AS text), CAST(:tool AS text),
+    CAST(:tool_version AS int), CAST(:effect AS text), CAST(:run AS text),
+    CAST(:principal AS text), CAST(:state AS text), CAST(:window_us AS bigint),
+    CAST(:not_before_us AS bigint), CAST(:after AS text[]), CAST(:restores AS uuid),
+    CAST(:repeat_of AS text), CAST(:payload AS text), CAST(:salt AS bytea),
+    CAST(:arguments AS text))
 """),
 )
 
@@ -105,7 +63,6 @@ class Minted:
 
     id: UUID
     recorded_at: datetime
-    due_at: datetime | None
     head_hash: bytes
 
 
@@ -123,7 +80,7 @@ def record(tx: Tx, tenant: str, event: Recorded, *, arguments: str, salt: bytes)
 
     ``arguments`` is the stored body whose salted digest the event holds.
     """
-    opened, twin, new, recorded_us, due_us, head = tx.row(
+    (said,) = tx.row(
         RECORD,
         {
             "tenant": tenant,
@@ -142,28 +99,32 @@ def record(tx: Tx, tenant: str, event: Recorded, *, arguments: str, salt: bytes)
             "not_before_us": event.not_before_us,
             "restores": event.restores,
             "repeat_of": event.repeat_of,
-            "after": list(event.after),
+            "after": list(event.after) or None,
             "salt": salt,
             "arguments": arguments,
         },
     )
-    if twin is not None:
-        return Recording(answer="found", twin=UUID(twin))
-    if not opened:
-        return Recording(answer="busy")
-    if new is None:
-        return Recording(answer="shadowed")
-    minted = Minted(
-        id=UUID(new),
-        recorded_at=instant(recorded_us),
-        due_at=instant(due_us) if due_us is not None else None,
-        head_hash=bytes(head),
-    )
-    return Recording(answer="recorded", minted=minted)
+    return _understood(said)
+
+
+def _understood(said: str) -> Recording:
+    match said.split(" "):
+        case ["recorded", id_, recorded_us, head]:
+            minted = Minted(
+                id=UUID(id_), recorded_at=instant(int(recorded_us)), head_hash=bytes.fromhex(head)
+            )
+            return Recording(answer="recorded", minted=minted)
+        case ["found", twin]:
+            return Recording(answer="found", twin=UUID(twin))
+        case ["busy"]:
+            return Recording(answer="busy")
+        case ["shadowed"]:
+            return Recording(answer="shadowed")
+    raise LedgerCorrupt(f"expected an answer of takeback.record, found {said!r}")
 
 
 def key_lock(tenant: str, key: str) -> int:
-    """The 64-bit advisory lock of a key; a collision only makes an equal wait, never a wrong answer.
+    """The 64-bit advisory lock of a key; a collision makes two keys wait for each other, no more.
 
     >>> key_lock("t", "k") == key_lock("t", "k") != key_lock("u", "k")
     True

@@ -13,53 +13,64 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# Bodies of SQL functions are written as RETURN, and without a backslash anywhere: they are read
+# once, here, so that no setting of a later session gives them another meaning.
 CLOCK = """
 CREATE FUNCTION takeback.now() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$ SELECT clock_timestamp() $$;
+RETURN clock_timestamp();
 COMMENT ON FUNCTION takeback.now() IS
     'The only clock that decides anything. Simulations replace this one function.';
 
 CREATE FUNCTION takeback.micros(at timestamptz) RETURNS bigint LANGUAGE sql STABLE STRICT
-AS $$ SELECT (extract(epoch FROM at) * 1000000)::bigint $$;
+RETURN (extract(epoch FROM at) * 1000000)::bigint;
 COMMENT ON FUNCTION takeback.micros(timestamptz) IS
     'Microseconds since 1970: how instants travel, whatever DateStyle or TimeZone a session has.';
 
+-- Hours and the rest apart: an interval is multiplied as a double, which is exact to 2^53 only.
 CREATE FUNCTION takeback.instant(micros bigint) RETURNS timestamptz LANGUAGE sql STABLE STRICT
-AS $$ SELECT timestamptz '1970-01-01 00:00:00+00' + micros * interval '1 microsecond' $$;
+RETURN timestamptz '1970-01-01 00:00:00+00' + micros / 3600000000 * interval '1 hour'
+       + micros % 3600000000 * interval '1 microsecond';
 COMMENT ON FUNCTION takeback.instant(bigint) IS 'The instant behind takeback.micros.';
 
-CREATE FUNCTION takeback.new_id(at timestamptz) RETURNS uuid LANGUAGE sql VOLATILE
-AS $$
-    SELECT encode(
-        overlay(
-            overlay(uuid_send(gen_random_uuid())
-                    PLACING substring(int8send(t.us / 1000) FROM 3) FROM 1 FOR 6)
-            PLACING substring(int4send(28672 + (t.us % 1000 * 4096 / 1000)::int) FROM 3)
-            FROM 7 FOR 2),
-        'hex')::uuid
-    FROM (SELECT takeback.micros(at) AS us) AS t
-$$;
-COMMENT ON FUNCTION takeback.new_id(timestamptz) IS
-    'A UUID of version 7 for that instant, to the microsecond (RFC 9562, 6.2, method 3): ids grow '
-    'with time, so indexes stay dense and the newest comes last.';
+-- 48 bits of milliseconds, the version 7, the microseconds within; the variant is as in version 4.
+CREATE FUNCTION takeback.new_id(at_us bigint) RETURNS uuid LANGUAGE sql VOLATILE
+RETURN encode(int8send(((at_us / 1000) << 16) | 28672 | ((at_us % 1000) << 2))
+              || substring(uuid_send(gen_random_uuid()) FROM 9), 'hex')::uuid;
+COMMENT ON FUNCTION takeback.new_id(bigint) IS
+    'A UUID of version 7 for that instant: ids grow with time, so indexes stay dense.';
 """
 
+# What is checked of one column stands in its domain: that is compiled once a session, a table's own
+# check with every statement, which is a tenth of what recording costs.
+#
+# Identifiers are compared byte by byte: the same under every locale, and after its next version.
+#
+# The two unique indexes are partial, although no row is left out: the planner then offers them only
+# to queries that name that column. They all begin with the tenant, and while a table is young the
+# planner can't know that the tenant tells nothing apart.
 TABLES = """
+CREATE DOMAIN takeback.state AS text COLLATE "C" CONSTRAINT state_is_known CHECK (VALUE IN (
+    'recorded', 'awaiting_approval', 'waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt',
+    'parked', 'succeeded', 'failed', 'cancelled', 'denied', 'expired', 'restoring', 'restored',
+    'restore_failed', 'purged'));
+CREATE DOMAIN takeback.version AS integer CONSTRAINT version_counts_from_one CHECK (VALUE >= 1);
+CREATE DOMAIN takeback.bytes32 AS bytea CONSTRAINT is_32_bytes CHECK (octet_length(VALUE) = 32);
+
 CREATE SEQUENCE takeback.events_position AS bigint;
 
 CREATE TABLE takeback.intents (
-    tenant text NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
     id uuid NOT NULL,
-    ref text NOT NULL,
-    tool text NOT NULL,
+    ref text COLLATE "C" NOT NULL,
+    tool text COLLATE "C" NOT NULL,
     tool_version integer NOT NULL,
-    effect text NOT NULL,
-    key text NOT NULL,
+    effect text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
     generation integer NOT NULL,
-    run text,
-    principal text NOT NULL,
-    state text NOT NULL,
-    version integer NOT NULL,
+    run text COLLATE "C",
+    principal text COLLATE "C" NOT NULL,
+    state takeback.state NOT NULL,
+    version takeback.version NOT NULL,
     recorded_at timestamptz NOT NULL,
     window_us bigint NOT NULL,
     not_before timestamptz,
@@ -72,51 +83,44 @@ CREATE TABLE takeback.intents (
     lease_until timestamptz,
     affected_count bigint NOT NULL DEFAULT 0,
     restores uuid,
-    repeat_of text,
-    restored_via text,
-    taken_back_by text,
+    repeat_of text COLLATE "C",
+    restored_via text COLLATE "C",
+    taken_back_by text COLLATE "C",
     settled_at timestamptz,
-    last_word text,
+    last_word takeback.state,
     contradicted boolean NOT NULL DEFAULT false,
-    head_hash bytea NOT NULL,
+    head_hash takeback.bytes32 NOT NULL,
     CONSTRAINT intents_pkey PRIMARY KEY (tenant, id),
-    CONSTRAINT intents_ref_is_unique UNIQUE (tenant, ref),
-    CONSTRAINT intents_key_is_recorded_once UNIQUE (tenant, key, generation),
-    CONSTRAINT intents_state_is_known CHECK (state IN (
-        'recorded', 'awaiting_approval', 'waiting', 'held', 'due', 'claimed', 'executing',
-        'in_doubt', 'parked', 'succeeded', 'failed', 'cancelled', 'denied', 'expired',
-        'restoring', 'restored', 'restore_failed', 'purged')),
     CONSTRAINT intents_due_is_set_when_claimable CHECK (
-        (state NOT IN ('held', 'due')) OR due_at IS NOT NULL),
+        state NOT IN ('held', 'due') OR due_at IS NOT NULL),
     CONSTRAINT intents_lease_is_set_when_owned CHECK (
-        (state NOT IN ('claimed', 'executing')) OR lease_until IS NOT NULL),
-    CONSTRAINT intents_head_hash_is_sha256 CHECK (octet_length(head_hash) = 32)
+        state NOT IN ('claimed', 'executing') OR lease_until IS NOT NULL)
 );
 COMMENT ON TABLE takeback.intents IS
     'One row an intent: the projection of its events that queries and the queue read.';
 
-CREATE INDEX intents_due ON takeback.intents (due_at, tenant, id)
-    WHERE state IN ('held', 'due');
-CREATE INDEX intents_lease ON takeback.intents (lease_until, tenant, id)
+CREATE UNIQUE INDEX intents_ref_is_unique ON takeback.intents (tenant, ref)
+    WHERE ref IS NOT NULL;
+CREATE UNIQUE INDEX intents_key_is_recorded_once ON takeback.intents (tenant, key, generation)
+    WHERE key IS NOT NULL;
+CREATE INDEX intents_due ON takeback.intents (due_at) WHERE state IN ('held', 'due');
+CREATE INDEX intents_lease ON takeback.intents (lease_until)
     WHERE state IN ('claimed', 'executing');
 CREATE INDEX intents_stopped ON takeback.intents (state, tool, tool_version)
     WHERE state IN ('awaiting_approval', 'waiting', 'in_doubt', 'parked', 'restoring');
 CREATE INDEX intents_run ON takeback.intents (tenant, run, id) WHERE run IS NOT NULL;
-CREATE INDEX intents_restores ON takeback.intents (tenant, restores) WHERE restores IS NOT NULL;
 
 CREATE TABLE takeback.events (
-    tenant text NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
     intent_id uuid NOT NULL,
-    version integer NOT NULL,
+    version takeback.version NOT NULL,
     position bigint NOT NULL,
-    kind text NOT NULL,
+    kind text COLLATE "C" NOT NULL,
     schema integer NOT NULL,
     recorded_at timestamptz NOT NULL,
-    payload text NOT NULL,
-    hash bytea NOT NULL,
-    CONSTRAINT events_pkey PRIMARY KEY (tenant, intent_id, version),
-    CONSTRAINT events_version_counts_from_one CHECK (version >= 1),
-    CONSTRAINT events_hash_is_sha256 CHECK (octet_length(hash) = 32)
+    payload text COLLATE "C" NOT NULL,
+    hash takeback.bytes32 NOT NULL,
+    CONSTRAINT events_pkey PRIMARY KEY (tenant, intent_id, version)
 );
 COMMENT ON TABLE takeback.events IS
     'The log: facts, appended and never changed. payload is stored and hashed byte by byte.';
@@ -124,20 +128,19 @@ CREATE INDEX events_position_order ON takeback.events (position);
 ALTER SEQUENCE takeback.events_position OWNED BY takeback.events.position;
 
 CREATE TABLE takeback.bodies (
-    tenant text NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
     intent_id uuid NOT NULL,
-    version integer NOT NULL,
-    name text NOT NULL,
-    salt bytea NOT NULL,
-    body text NOT NULL,
-    CONSTRAINT bodies_pkey PRIMARY KEY (tenant, intent_id, version, name),
-    CONSTRAINT bodies_salt_is_32_bytes CHECK (octet_length(salt) = 32)
+    version takeback.version NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    salt takeback.bytes32 NOT NULL,
+    body text COLLATE "C" NOT NULL,
+    CONSTRAINT bodies_pkey PRIMARY KEY (tenant, intent_id, version, name)
 );
 COMMENT ON TABLE takeback.bodies IS
     'What must be forgettable: the event of that version holds SHA-256(salt || body).';
 
 CREATE TABLE takeback.tombstones (
-    tenant text NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
     intent_id uuid NOT NULL,
     number bigint GENERATED ALWAYS AS IDENTITY,
     target text NOT NULL,
@@ -148,22 +151,88 @@ COMMENT ON TABLE takeback.tombstones IS
     'Images of rows that an intent deleted or overwrote; target is the qualified table name.';
 """
 
+# The first constant is b"takeback.event.1\\0": see model/chain.py.
 CHAIN = """
 CREATE FUNCTION takeback.chain_hash(
-    previous bytea, tenant text, intent_id uuid, version integer, position_ bigint, kind text,
-    schema_ integer, at timestamptz, payload text
+    previous bytea, tenant text, intent_id uuid, version integer, "position" bigint, kind text,
+    schema integer, at_us bigint, payload text
 ) RETURNS bytea LANGUAGE sql STABLE
-AS $$
-    SELECT sha256(
-        '\\x74616b656261636b2e6576656e742e3100'::bytea
-        || previous
-        || int4send(octet_length(convert_to(tenant, 'UTF8'))) || convert_to(tenant, 'UTF8')
-        || uuid_send(intent_id) || int4send(version) || int8send(position_)
-        || int4send(octet_length(convert_to(kind, 'UTF8'))) || convert_to(kind, 'UTF8')
-        || int4send(schema_) || int8send(takeback.micros(at)) || convert_to(payload, 'UTF8'))
-$$;
+RETURN sha256(
+    decode('74616b656261636b2e6576656e742e3100', 'hex')
+    || previous
+    || int4send(octet_length(convert_to(tenant, 'UTF8'))) || convert_to(tenant, 'UTF8')
+    || uuid_send(intent_id) || int4send(version) || int8send("position")
+    || int4send(octet_length(convert_to(kind, 'UTF8'))) || convert_to(kind, 'UTF8')
+    || int4send(schema) || int8send(at_us) || convert_to(payload, 'UTF8'));
 COMMENT ON FUNCTION takeback.chain_hash IS
     'Links an event to the one before: domain-separated, length-prefixed, over the stored bytes.';
+"""
+
+# Why a function, where every other statement is sent as text: it is planned once a session instead
+# of at every call, which is a third of the cost where no statements are prepared, as behind a pooler.
+# A release that needs other arguments adds a function of the same name: the one before stays for
+# the library of the release before.
+RECORD = """
+CREATE FUNCTION takeback.record(
+    tenant text, key text, generation integer, key_lock bigint, ref text, tool text,
+    tool_version integer, effect text, run text, principal text, state text, window_us bigint,
+    not_before_us bigint, after text[], restores uuid, repeat_of text, payload text,
+    salt bytea, arguments text
+) RETURNS text LANGUAGE plpgsql
+AS $$
+DECLARE
+    twin uuid;
+    barrier text;
+    at timestamptz;
+    at_us bigint;
+    id uuid;
+    place bigint;
+    not_before timestamptz;
+    link bytea;
+BEGIN
+    SELECT i.id INTO twin FROM takeback.intents AS i
+        WHERE i.tenant = record.tenant AND i.key = record.key
+          AND i.generation >= record.generation
+        ORDER BY i.generation DESC LIMIT 1;
+    IF FOUND THEN
+        RETURN concat('found ', twin);
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(key_lock) THEN
+        RETURN 'busy';
+    END IF;
+    -- Before a position is drawn: see takeback.ledger.barrier.
+    barrier := pg_advisory_xact_lock_shared(31418, 1)::text;
+    place := nextval('takeback.events_position');
+    at := takeback.now();
+    at_us := takeback.micros(at);
+    id := takeback.new_id(at_us);
+    not_before := takeback.instant(not_before_us);
+    link := takeback.chain_hash(decode(repeat('00', 32), 'hex'), tenant, id, 1, place,
+                                'intent.recorded', 1, at_us, payload);
+    INSERT INTO takeback.intents
+        (tenant, id, ref, tool, tool_version, effect, key, generation, run, principal, state,
+         version, recorded_at, window_us, not_before, after, due_at, restores, repeat_of,
+         head_hash)
+    VALUES
+        (tenant, id, ref, tool, tool_version, effect, key, generation, run, principal, state,
+         1, at, window_us, not_before, coalesce(after, '{}'),
+         CASE WHEN state IN ('held', 'due') THEN
+             greatest(at + window_us * interval '1 microsecond', not_before) END,
+         restores, repeat_of, link)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN 'shadowed';
+    END IF;
+    INSERT INTO takeback.events
+        (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
+    VALUES (tenant, id, 1, place, 'intent.recorded', 1, at, payload, link);
+    INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
+    VALUES (tenant, id, 1, 'arguments', salt, arguments);
+    RETURN concat('recorded ', id, ' ', at_us, ' ', encode(link, 'hex'));
+END
+$$;
+COMMENT ON FUNCTION takeback.record IS
+    'Inserts an intent, its first event and its arguments, or finds the twin of its key.';
 """
 
 GUARDS = """
@@ -175,6 +244,7 @@ BEGIN
               HINT = 'What must be forgettable lies in takeback.bodies.';
 END
 $$;
+COMMENT ON FUNCTION takeback.refuse_change() IS 'Refuses whatever would change the log.';
 CREATE TRIGGER events_are_append_only
     BEFORE UPDATE OR DELETE OR TRUNCATE ON takeback.events
     FOR EACH STATEMENT EXECUTE FUNCTION takeback.refuse_change();
@@ -185,39 +255,37 @@ CREATE FUNCTION takeback.move_window() RETURNS trigger LANGUAGE plpgsql
 AS $$
 DECLARE
     committed_at timestamptz := takeback.now();
-    intent takeback.intents;
-    until timestamptz;
+    due timestamptz;
+    head bytea;
+    moved timestamptz;
     place bigint;
     payload text;
     link bytea;
 BEGIN
     -- A tenth of the window, at most a second: less is not worth an event.
-    IF committed_at - NEW.recorded_at
-       <= least(interval '1 second', NEW.window_us * interval '1 microsecond' / 10) THEN
+    IF committed_at <= NEW.recorded_at
+       + least(NEW.window_us / 10, 1000000) * interval '1 microsecond' THEN
         RETURN NULL;
     END IF;
-    SELECT * INTO intent FROM takeback.intents AS i
-        WHERE i.tenant = NEW.tenant AND i.id = NEW.id FOR UPDATE;
-    IF NOT FOUND OR intent.state <> 'held' OR intent.version <> 1 OR intent.window_us = 0 THEN
-        RETURN NULL;
-    END IF;
-    until := greatest(committed_at + intent.window_us * interval '1 microsecond',
-                      intent.not_before);
-    IF until <= intent.due_at THEN
+    SELECT i.due_at, i.head_hash INTO due, head FROM takeback.intents AS i
+        WHERE i.tenant = NEW.tenant AND i.id = NEW.id AND i.state = 'held' AND i.version = 1
+        FOR UPDATE;
+    moved := committed_at + NEW.window_us * interval '1 microsecond';
+    IF NOT FOUND OR NEW.window_us = 0 OR moved <= due THEN
         RETURN NULL;
     END IF;
     -- Retaken here: a rollback to a savepoint may have freed the one of the recording.
     PERFORM pg_advisory_xact_lock_shared(31418, 1);
     place := nextval('takeback.events_position');
-    payload := '{"until_us":' || takeback.micros(until) || '}';
-    link := takeback.chain_hash(intent.head_hash, intent.tenant, intent.id, 2, place,
-                                'intent.window_moved', 1, committed_at, payload);
+    payload := concat('{"until_us":', takeback.micros(moved), '}');
+    link := takeback.chain_hash(head, NEW.tenant, NEW.id, 2, place, 'intent.window_moved', 1,
+                                takeback.micros(committed_at), payload);
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-        VALUES (intent.tenant, intent.id, 2, place, 'intent.window_moved', 1, committed_at,
-                payload, link);
-    UPDATE takeback.intents AS i SET version = 2, due_at = until, head_hash = link
-        WHERE i.tenant = intent.tenant AND i.id = intent.id;
+        VALUES (NEW.tenant, NEW.id, 2, place, 'intent.window_moved', 1, committed_at, payload,
+                link);
+    UPDATE takeback.intents AS i SET version = 2, due_at = moved, head_hash = link
+        WHERE i.tenant = NEW.tenant AND i.id = NEW.id;
     RETURN NULL;
 END
 $$;
@@ -233,7 +301,7 @@ CREATE CONSTRAINT TRIGGER intents_window_counts_from_commit
 
 def upgrade() -> None:
     """Creates everything in the schema ``takeback``, which the environment has made."""
-    for part in (CLOCK, TABLES, CHAIN, GUARDS):
+    for part in (CLOCK, TABLES, CHAIN, RECORD, GUARDS):
         op.execute(part)
 
 

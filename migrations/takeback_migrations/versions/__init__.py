@@ -1,1 +1,1 @@
-"""The revisions, in order: ``NNNN_pre_…`` runs before a release is deployed, ``NNNN_post_…`` after."""
+"""The revisions, in order: ``NNNN_pre_…`` before a release is deployed, ``NNNN_post_…`` after."""
