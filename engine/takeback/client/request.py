@@ -58,7 +58,8 @@ def prepare(
 ) -> Request:
     """Checks a call and derives its key.
 
-    Raises UnknownTool, InvalidArguments with every violation, or PreviewStale.
+    Raises UnknownTool, InvalidArguments with every violation, PreviewStale, or NoSuchRef for a
+    ``repeat_of`` that is nothing like a ref.
     """
     bound = context.registry.tool(str(tool))
     own, reserved = _split(bound.tool, received)
@@ -75,7 +76,10 @@ def prepare(
         raise errors.PreviewStale(
             "no preview has issued this value of 'expect'; leave it out, or take one from a preview"
         )
-    repeat_of = normalise(repeat_of) if repeat_of is not None else None
+    if repeat_of is not None:
+        if not repeat_of.isascii():
+            raise errors.NoSuchRef(repeat_of)
+        repeat_of = normalise(repeat_of)
     body = canonical_bytes(arguments.canonical).decode()
     salt = context.entropy(SALT_BYTES)
     command = _command(
