@@ -169,7 +169,7 @@ COMMENT ON FUNCTION takeback.chain_hash IS
 """
 
 # Why a function, where every other statement is sent as text: it is planned once a session instead
-# of at every call, which is a third of the cost where no statements are prepared, as behind a pooler.
+# of at every call: a third of the cost where no statements are prepared, as behind a pooler.
 # A release that needs other arguments adds a function of the same name: the one before stays for
 # the library of the release before.
 RECORD = """
