@@ -6,7 +6,7 @@ true until the caller has acted upon it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from psycopg import sql
@@ -27,14 +27,19 @@ WITH kept AS (
       AND s.target = %(target)s AND s.image -> 'after' IS NOT NULL
     ORDER BY {row_key}, s.number DESC
 ), now AS (
-    SELECT {now_key}, to_jsonb(now.*) AS image
-    FROM {table} AS now JOIN kept ON {now_is_kept}
+    SELECT to_jsonb(kept.*) AS expected, to_jsonb(now.*) AS image
+    FROM kept JOIN {table} AS now ON {now_is_kept}
     ORDER BY {now_key}
     FOR UPDATE OF now
+), gone AS (
+    SELECT to_jsonb(kept.*) AS expected FROM kept
+    EXCEPT
+    SELECT now.expected FROM now
 )
-SELECT to_jsonb(kept.*) AS expected, now.image AS now
-FROM kept LEFT JOIN now ON {now_is_kept}
-ORDER BY {kept_key}
+SELECT (SELECT count(1) FROM kept) AS looked_at, now.expected, now.image
+FROM now WHERE now.image - CAST(%(added)s AS text[]) <> now.expected
+UNION ALL
+SELECT (SELECT count(1) FROM kept), gone.expected, NULL FROM gone
 """)
 
 
@@ -46,38 +51,37 @@ def find_drift(session: Session, original: Original) -> list[dict[str, Any]]:
     is kept.
     """
     session.flush()
-    found = [
-        (layout, expected, now)
-        for layout in layouts_of(session, original)
-        if layout.key
-        for expected, now in _pairs(session, layout, original)
-    ]
-    several = len(found) > 1
+    looked_at = 0
+    found: list[tuple[Layout, dict[str, Any], dict[str, Any] | None]] = []
+    for layout in layouts_of(session, original):
+        if layout.key:
+            changed = _changed(session, layout, original)
+            looked_at += max((row.looked_at for row in changed), default=1)
+            found += [(layout, row.expected, row.image) for row in changed]
     return [
-        difference | ({"row": f"{layout.name} {layout.key_of(expected)}"} if several else {})
-        for layout, expected, now in found
+        difference | ({"row": f"{layout.name} {layout.key_of(expected)}"} if looked_at > 1 else {})
+        for layout, expected, now in sorted(found, key=lambda one: one[0].key_of(one[1]))
         for difference in _differences(layout, expected, now)
     ]
 
 
-def _pairs(
-    session: Session, layout: Layout, original: Original
-) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+def _changed(session: Session, layout: Layout, original: Original) -> Sequence[Any]:
+    """The rows of one table that differ: expected and image, which is None of one that is gone."""
     statement = _COMPARE.format(
         table=layout.table,
         row_key=columns_of(layout.key, "row_"),
         row_columns=columns_of(layout.columns, "row_"),
         now_key=columns_of(layout.key, "now"),
-        kept_key=columns_of(layout.key, "kept"),
         now_is_kept=joined_on(layout.key, "now", "kept"),
     )
     parameters = {
         "tenant": original.tenant,
         "intent": original.intent_id,
         "target": layout.target,
+        "added": list(layout.added),
     }
     rows = session.connection().exec_driver_sql(statement.as_string(None), parameters)
-    return [(row.expected, row.now) for row in rows]
+    return rows.all()
 
 
 def _differences(

@@ -32,6 +32,8 @@ SELECT kept.target, CAST(n.nspname AS text), CAST(c.relname AS text),
           WHERE a.attrelid = c.oid AND a.attgenerated <> '') AS generated,
     ARRAY(SELECT CAST(a.attname AS text) FROM pg_catalog.pg_attribute AS a
           WHERE a.attrelid = c.oid AND a.attidentity = 'a') AS identities,
+    ARRAY(SELECT CAST(a.attname AS text) FROM pg_catalog.pg_attribute AS a
+          WHERE a.attrelid = c.oid AND a.atttypid IN ('json'::regtype, 'jsonb'::regtype)) AS json,
     ARRAY(SELECT CAST(a.attname AS text)
           FROM pg_catalog.pg_index AS i
           CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
@@ -43,6 +45,11 @@ LEFT JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(kept.target)
 LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 ORDER BY kept.last_number DESC
 """)
+
+
+_JSON_VALUE = sql.SQL("""
+    CASE WHEN kept.json_nulls @> to_jsonb(CAST({name} AS text)) THEN 'null'
+         ELSE {value} END AS {column}""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,7 @@ class Layout:
     added: tuple[str, ...]
     generated: frozenset[str]
     identities: frozenset[str]
+    json: frozenset[str]
     key: tuple[str, ...]
 
     @property
@@ -82,6 +90,19 @@ class Layout:
         """The columns that an UPDATE of a row found by its key can set."""
         fixed = {*self.key, *self.identities}
         return tuple(name for name in self.written if name not in fixed)
+
+    def values(self, names: Iterable[str]) -> sql.Composable:
+        """The columns of ``row_``, a kept row; where ``kept.json_nulls`` says so, a JSON null."""
+        return sql.SQL(", ").join(
+            _JSON_VALUE.format(
+                name=sql.Literal(_bare(name)),
+                value=column_of(name, "row_"),
+                column=column_of(name),
+            )
+            if name in self.json
+            else column_of(name, "row_")
+            for name in names
+        )
 
     def key_of(self, row: dict[str, Any]) -> str:
         """The row's primary key as people say it, such as ``C-1`` or ``7, 3``."""
@@ -120,7 +141,7 @@ def joined_on(names: Iterable[str], one: str, other: str) -> sql.Composable:
 
 
 def _layout(found: Sequence[Any]) -> Layout:
-    target, schema, name, kept, now, generated, identities, key = found
+    target, schema, name, kept, now, generated, identities, json, key = found
     if schema is None or name is None:
         raise RestoreConflict(f"the table {target} is gone, and its rows can't be put back")
     gone = sorted(set(kept) - set(now))
@@ -138,6 +159,7 @@ def _layout(found: Sequence[Any]) -> Layout:
         added=tuple(column for column in now if column not in kept),
         generated=frozenset(generated),
         identities=frozenset(identities),
+        json=frozenset(json),
         key=tuple(key),
     )
 

@@ -20,26 +20,28 @@ from takeback.model.handler import Original
 from takeback.records.collision import conflict_of
 from takeback.records.layout import Layout, column_of, columns_of, joined_on, layouts_of
 
+# What is compared and joined here may be many rows that the planner takes for few: EXCEPT and
+# joins to the table's own key stay quick then, a join of two such lists does not.
 _PUT_BACK = sql.SQL("""
 WITH kept AS (
     DELETE FROM takeback.tombstones AS s
     WHERE s.tenant = %(tenant)s AND s.intent_id = CAST(%(intent)s AS uuid)
       AND s.target = %(target)s AND s.image -> 'after' IS NULL
-    RETURNING s.number, s.image -> 'before' AS image
+    RETURNING s.number, s.image -> 'before' AS image, s.image -> 'json_nulls' AS json_nulls
 ), put_back AS (
     INSERT INTO {table} ({written}) OVERRIDING SYSTEM VALUE
-    SELECT {row_written}
+    SELECT {values}
     FROM kept CROSS JOIN LATERAL jsonb_populate_record(CAST(NULL AS {table}), kept.image) AS row_
     ORDER BY kept.number
     RETURNING to_jsonb({whole_row}) - CAST(%(added)s AS text[]) AS image
+), changed AS (
+    SELECT to_jsonb(jsonb_populate_record(CAST(NULL AS {table}), kept.image))
+           - CAST(%(added)s AS text[]) AS image
+    FROM kept
+    EXCEPT ALL
+    SELECT put_back.image FROM put_back
 )
-SELECT (SELECT count(1) FROM put_back),
-       (SELECT count(1) FROM kept
-        WHERE NOT EXISTS (
-            SELECT FROM put_back
-            WHERE put_back.image
-                = to_jsonb(jsonb_populate_record(CAST(NULL AS {table}), kept.image))
-                  - CAST(%(added)s AS text[])))
+SELECT (SELECT count(1) FROM put_back), (SELECT count(1) FROM changed)
 """)
 
 _SET_BACK = sql.SQL("""
@@ -47,38 +49,44 @@ WITH kept AS (
     DELETE FROM takeback.tombstones AS s
     WHERE s.tenant = %(tenant)s AND s.intent_id = CAST(%(intent)s AS uuid)
       AND s.target = %(target)s AND s.image -> 'after' IS NOT NULL
-    RETURNING s.number, s.image -> 'before' AS before, s.image -> 'after' AS after
+    RETURNING s.number, s.image -> 'before' AS before, s.image -> 'after' AS after,
+              s.image -> 'json_nulls' AS json_nulls
 ), first AS (
-    SELECT DISTINCT ON ({row_key}) {row_columns}
+    SELECT DISTINCT ON ({row_key}) {values},
+           to_jsonb(row_.*) - CAST(%(added)s AS text[]) AS "takeback wanted",
+           to_jsonb(jsonb_populate_record(CAST(NULL AS {table}), last_value(kept.after) OVER (
+               PARTITION BY {row_key} ORDER BY kept.number
+               ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)))
+               - CAST(%(added)s AS text[]) AS "takeback left"
     FROM kept CROSS JOIN LATERAL jsonb_populate_record(CAST(NULL AS {table}), kept.before) AS row_
     ORDER BY {row_key}, kept.number
 ), locked AS (
-    SELECT {now_key}, to_jsonb(now.*) AS image
-    FROM {table} AS now JOIN first ON {now_is_first}
+    SELECT first.*, to_jsonb(now.*) AS "takeback overwritten"
+    FROM first JOIN {table} AS now ON {now_is_first}
     ORDER BY {now_key}
     FOR UPDATE OF now
 ), set_back AS (
     UPDATE {table} AS now SET {assignments}
-    FROM first JOIN locked ON {first_is_locked}
-    WHERE {now_is_first}
-    RETURNING to_jsonb(now.*) AS image, locked.image AS overwritten
+    FROM locked
+    WHERE {now_is_locked}
+    RETURNING to_jsonb(now.*) AS image, locked."takeback overwritten" AS overwritten,
+              locked."takeback wanted" AS wanted, locked."takeback left" AS left_
 ), noted AS (
     INSERT INTO takeback.tombstones (tenant, intent_id, target, image)
     SELECT nullif(current_setting('takeback.tenant', true), ''),
            CAST(nullif(current_setting('takeback.intent', true), '') AS uuid),
            %(target)s, jsonb_build_object('before', s.overwritten, 'after', s.image)
     FROM set_back AS s
-    WHERE NOT EXISTS (
-        SELECT FROM kept
-        WHERE s.overwritten = to_jsonb(jsonb_populate_record(CAST(NULL AS {table}), kept.after)))
+    WHERE s.overwritten - CAST(%(added)s AS text[]) <> s.left_
+), gone AS (
+    SELECT first."takeback wanted" AS wanted FROM first
+    EXCEPT
+    SELECT locked."takeback wanted" FROM locked
 )
 SELECT (SELECT count(1) FROM set_back),
-       ARRAY(SELECT to_jsonb(first.*) FROM first
-             WHERE NOT EXISTS (SELECT FROM locked WHERE {first_is_locked})),
-       (SELECT count(1) FROM first
-        WHERE NOT EXISTS (
-            SELECT FROM set_back
-            WHERE set_back.image - CAST(%(added)s AS text[]) = to_jsonb(first.*)))
+       ARRAY(SELECT gone.wanted FROM gone),
+       (SELECT count(1) FROM set_back AS s
+        WHERE s.image - CAST(%(added)s AS text[]) <> s.wanted)
 """)
 
 
@@ -104,7 +112,7 @@ def _put_back(session: Session, layout: Layout, original: Original) -> int:
         table=layout.table,
         whole_row=layout.whole_row,
         written=columns_of(layout.written),
-        row_written=columns_of(layout.written, "row_"),
+        values=layout.values(layout.written),
     )
     count, changed = _run(session, layout, original, statement)
     _require_equal(layout, changed)
@@ -115,16 +123,16 @@ def _set_back(session: Session, layout: Layout, original: Original) -> int:
     if not layout.key or not layout.settable:
         return 0
     assignments = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(column_of(name), column_of(name, "first"))
+        sql.SQL("{} = {}").format(column_of(name), column_of(name, "locked"))
         for name in layout.settable
     )
     statement = _SET_BACK.format(
         table=layout.table,
         row_key=columns_of(layout.key, "row_"),
-        row_columns=columns_of(layout.columns, "row_"),
+        values=layout.values(layout.columns),
         now_key=columns_of(layout.key, "now"),
         now_is_first=joined_on(layout.key, "now", "first"),
-        first_is_locked=joined_on(layout.key, "first", "locked"),
+        now_is_locked=joined_on(layout.key, "now", "locked"),
         assignments=assignments,
     )
     count, gone, changed = _run(session, layout, original, statement)

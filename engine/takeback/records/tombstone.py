@@ -2,7 +2,9 @@
 
 An image is ``{"before": row}`` of a row that left, ``{"before": row, "after": row}`` of one that
 changed: ``after`` tells later whether somebody else has changed it since. Both are the whole row as
-the database has it, behind all its triggers.
+the database has it, behind all its triggers. In a row of JSON the JSON ``null`` of a column looks
+like none at all: ``json_nulls`` lists the columns, of those that the table object declares, that
+held one.
 
 Objects of these rows that the caller's session has loaded are as they were: refresh them.
 """
@@ -12,24 +14,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from psycopg import sql
 from sqlalchemy import (
+    JSON,
     ColumnElement,
     Select,
     Table,
     Text,
     and_,
+    case,
     cast,
     column,
     delete,
     func,
     insert,
     literal_column,
+    null,
     select,
     table,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONB, UUID
-from sqlalchemy.engine import make_url
+from sqlalchemy.dialects.postgresql import JSONB, UUID, array
 from sqlalchemy.orm import Session
 
 Row = Mapping[str, Any]
@@ -48,8 +53,6 @@ _PG_CLASS = table(
 )
 _PG_NAMESPACE = table("pg_namespace", column("oid"), column("nspname"), schema="pg_catalog")
 
-_QUOTING = make_url("postgresql+psycopg://").get_dialect()().identifier_preparer
-
 
 def archive_rows(session: Session, rows: Table, *where: ColumnElement[bool]) -> list[Row]:
     """Deletes the rows that match and keeps their images; answers with the rows as they were.
@@ -58,9 +61,10 @@ def archive_rows(session: Session, rows: Table, *where: ColumnElement[bool]) -> 
     Raises IntegrityError where other rows still refer to them.
     """
     session.flush()
-    image = _image_of(rows)
-    gone = delete(rows).where(_all_of(where)).returning(image.label("before")).cte("gone")
-    kept = _keep(rows, select(func.jsonb_build_object("before", gone.c.before))).cte("kept")
+    before, nulls = _image_of(rows).label("before"), _json_nulls_of(rows).label("json_nulls")
+    gone = delete(rows).where(_all_of(where)).returning(before, nulls).cte("gone")
+    image = func.jsonb_build_object("before", gone.c.before, "json_nulls", gone.c.json_nulls)
+    kept = _keep(rows, select(image)).cte("kept")
     return [row.before for row in session.execute(select(gone.c.before).add_cte(kept))]
 
 
@@ -78,7 +82,7 @@ def update_rows(
     session.flush()
     image = _image_of(rows)
     before = (
-        select(*keys, image.label("image"))
+        select(*keys, image.label("image"), _json_nulls_of(rows).label("json_nulls"))
         .where(_all_of(where))
         .with_for_update(of=rows)
         .cte("before")
@@ -87,10 +91,17 @@ def update_rows(
         update(rows)
         .where(and_(*(key == before.c[key.key] for key in keys)))
         .values(values)
-        .returning(before.c.image.label("before"), image.label("after"))
+        .returning(before.c.image.label("before"), before.c.json_nulls, image.label("after"))
         .cte("changed")
     )
-    pair = func.jsonb_build_object("before", changed.c.before, "after", changed.c.after)
+    pair = func.jsonb_build_object(
+        "before",
+        changed.c.before,
+        "json_nulls",
+        changed.c.json_nulls,
+        "after",
+        changed.c.after,
+    )
     kept = _keep(rows, select(pair)).cte("kept")
     found = session.execute(select(changed.c.before, changed.c.after).add_cte(kept))
     return [(row.before, row.after) for row in found]
@@ -115,7 +126,17 @@ def _all_of(where: tuple[ColumnElement[bool], ...]) -> ColumnElement[bool]:
 
 def _image_of(rows: Table) -> ColumnElement[Any]:
     """The whole row; the star keeps a column of the table's own name from standing for it."""
-    return func.to_jsonb(literal_column(f"{_QUOTING.quote(rows.name)}.*"), type_=JSONB)
+    return func.to_jsonb(literal_column(f"{_quoted(rows.name)}.*"), type_=JSONB)
+
+
+def _json_nulls_of(rows: Table) -> ColumnElement[Any]:
+    """The names of the columns that hold the JSON null, as a list of JSON."""
+    named: list[ColumnElement[Any]] = [
+        case((func.jsonb_typeof(func.to_jsonb(column_)) == "null", column_.name))
+        for column_ in rows.c
+        if isinstance(column_.type, JSON)
+    ]
+    return func.to_jsonb(func.array_remove(array[Any](named, type_=Text), null()), type_=JSONB)
 
 
 def _keep(rows: Table, images: Select[Any]) -> Any:
@@ -136,9 +157,15 @@ def _acting_intent() -> ColumnElement[Any]:
 
 def _target_of(rows: Table) -> ColumnElement[Any]:
     """The table's qualified name, each part quoted where it has to be, as Postgres knows it."""
+    name = _quoted(*filter(None, (rows.schema, rows.name)))
     return (
         select(func.format("%I.%I", _PG_NAMESPACE.c.nspname, _PG_CLASS.c.relname))
         .join_from(_PG_CLASS, _PG_NAMESPACE, _PG_NAMESPACE.c.oid == _PG_CLASS.c.relnamespace)
-        .where(_PG_CLASS.c.oid == func.to_regclass(_QUOTING.format_table(rows)))
+        .where(_PG_CLASS.c.oid == func.to_regclass(name))
         .scalar_subquery()
     )
+
+
+def _quoted(*name: str) -> str:
+    """A name, qualified or not, as it stands in a statement."""
+    return sql.Identifier(*name).as_string(None)
