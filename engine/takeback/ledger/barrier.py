@@ -1,7 +1,7 @@
 """Reading the log in order without ever skipping an event that commits late.
 
-A sequence hands out positions before their transactions commit, so "position > checkpoint" passes by
-what commits later. Every appender therefore holds a shared advisory lock from before it draws a
+A sequence hands out positions before their transactions commit, so "position > checkpoint" passes
+by what commits later. Every appender therefore holds a shared advisory lock from before it draws a
 position until its transaction ends, and a reader says four statements, each with its own snapshot:
 
     1  S = the last position that was handed out
@@ -10,15 +10,19 @@ position until its transaction ends, and a reader says four statements, each wit
     4  read checkpoint < position <= S
 
 Whatever position <= S exists was drawn under a lock that is in H or was already released, so after
-step 3 it is committed or gone. New appenders draw positions > S and don't matter. When the wait ends
-first, the answer is empty and says who holds it back: nothing is skipped and nobody is blocked.
+step 3 it is committed or gone. New appenders draw positions > S and don't matter. When the wait
+ends first, the answer is empty and says who holds it back: nothing is skipped, nobody is blocked.
 The statements run outside of a transaction block, on the primary: a replica replays commits in
 another order.
+
+A transaction of H that is prepared (two-phase commit) goes on under another name: one that appears
+where one of H disappears is waited for too. And the checkpoint is never S itself, only the position
+of an event that was read: what was handed out in vain may be handed out again after a crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -73,9 +77,9 @@ ORDER BY e.position LIMIT CAST(:limit AS int)
 class Page:
     """A stretch of the log.
 
-    ``safe_position`` is the checkpoint to go on from. ``held_back_by`` are the process ids of
-    transactions that kept the reader from going further (0 for a prepared one), ``age_seconds``
-    how long the oldest of them has been open.
+    ``safe_position`` is the checkpoint to go on from: that of the last event here, or the one that
+    was asked with. ``held_back_by`` are the process ids of transactions that kept the reader from
+    going further (0 for a prepared one), ``age_seconds`` how long the oldest of them has been open.
     """
 
     events: Sequence[Stored]
@@ -84,9 +88,7 @@ class Page:
     age_seconds: float = 0.0
 
 
-def read_log(
-    tx: Tx, after: int, *, limit: int, patience: int, pause: Callable[[], None]
-) -> Page:
+def read_log(tx: Tx, after: int, *, limit: int, patience: int, pause: Callable[[], None]) -> Page:
     """The events behind position ``after``, at most ``limit``, none skipped.
 
     ``tx`` is in autocommit, so that each statement has its own snapshot. While others hold the
@@ -99,22 +101,35 @@ def read_log(
             "this server is a replica; the log is read in order on the primary only: "
             "point the database URL at the primary"
         )
-    holders = _holders(tx)
-    waiting = set(holders)
+    waiting = seen = _holders(tx)
     while waiting and patience > 0:
         pause()
         patience -= 1
-        holders = _holders(tx)
-        waiting &= set(holders)
+        now = _holders(tx)
+        waiting, seen = _still_waiting(waiting, seen, now), now
     if waiting:
-        pids = tuple(sorted({holders[who][0] for who in waiting}))
-        age = max(holders[who][1] for who in waiting)
-        return Page(events=(), safe_position=after, held_back_by=pids, age_seconds=age)
+        return Page(
+            events=(),
+            safe_position=after,
+            held_back_by=tuple(sorted({pid for pid, _ in waiting.values()})),
+            age_seconds=max(age for _, age in waiting.values()),
+        )
     rows = tx.rows(READ_LOG, {"after": after, "safe": safe, "limit": limit})
     events = [stored_of(row) for row in rows]
-    full = len(events) == limit
-    return Page(events=events, safe_position=events[-1].position if full else max(safe, after))
+    return Page(events=events, safe_position=events[-1].position if events else after)
 
 
-def _holders(tx: Tx) -> dict[str, tuple[int, float]]:
+Holders = Mapping[str, tuple[int, float]]
+"""The transactions that hold the barrier: process id (0 for a prepared one) and age in seconds."""
+
+
+def _still_waiting(waiting: Holders, seen: Holders, now: Holders) -> Holders:
+    """Those of ``waiting`` that are still there, also under the name of a prepared transaction."""
+    here = {who: now[who] for who in waiting if who in now}
+    if len(here) < len(waiting):
+        here |= {who: one for who, one in now.items() if one[0] == 0 and who not in seen}
+    return here
+
+
+def _holders(tx: Tx) -> Holders:
     return {who: (pid or 0, age) for who, pid, age in tx.rows(HOLDERS, {})}

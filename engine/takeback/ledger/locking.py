@@ -2,7 +2,8 @@
 
 A batch that changes intents begins here and ends in ``takeback.ledger.appending``. The statement
 takes the barrier before it draws positions, so that a reader of the log never passes them by.
-It answers with the locked version of each row, not with the one its snapshot saw.
+It answers with the locked version of each row, not with the one its snapshot saw; where it waits
+for a row, the clock is read and the places are drawn after the wait.
 Rows are locked by (tenant, id) ascending. Workers skip what somebody else holds: a caller who sits
 in an open transaction on one intent must not stop the others.
 """
@@ -17,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from takeback.ledger.projection import COLUMNS, WIDTH, intent_of
+from takeback.ledger.projection import COLUMNS, STORED_COLUMNS, WIDTH, intent_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
 from takeback.model.intent import Intent, instant
@@ -43,11 +44,13 @@ LOCK = Statement(
     index="intents_pkey",
     lock="the barrier (shared), then the rows, by (tenant, id)",
     text=text(f"""
-WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
-SELECT {_TAKEN}
-FROM barrier CROSS JOIN takeback.intents AS i
-WHERE i.tenant = CAST(:tenant AS text) AND i.id = ANY(CAST(:ids AS uuid[]))
-ORDER BY i.tenant, i.id FOR UPDATE OF i
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
+locked AS MATERIALIZED (
+    SELECT {STORED_COLUMNS}
+    FROM barrier CROSS JOIN takeback.intents AS i
+    WHERE i.tenant = CAST(:tenant AS text) AND i.id = ANY(CAST(:ids AS uuid[]))
+    ORDER BY i.tenant, i.id FOR UPDATE OF i)
+SELECT {_TAKEN} FROM locked AS i
 """),
 )
 

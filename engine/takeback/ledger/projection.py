@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,9 @@ COLUMNS = """
 """Instants travel as microseconds, so that no DateStyle or TimeZone of a session matters."""
 
 WIDTH = 31
+
+STORED_COLUMNS = ", ".join(f"i.{name}" for name in re.findall(r"i\.(\w+)", COLUMNS))
+"""The same columns as they are stored, for a statement that reads them through a CTE named i."""
 
 
 def intent_of(row: Row) -> Intent:
@@ -59,7 +63,7 @@ def intent_of(row: Row) -> Intent:
 
 
 def changed_columns(intent: Intent) -> dict[str, Any]:
-    """The columns that an event after the first may change, as the appending statement wants them."""
+    """What an event after the first may change, as the appending statement wants it."""
     return {
         "state": intent.state.value,
         "version": intent.version,

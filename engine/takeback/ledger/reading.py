@@ -20,6 +20,11 @@ from takeback.model.intent import Fact, Intent, instant
 _BODIES = """(SELECT json_object_agg(b.name, b.body ORDER BY b.version) FROM takeback.bodies AS b
      WHERE b.tenant = i.tenant AND b.intent_id = i.id)::text"""
 
+_NARROWED = """(CAST(:state AS text) IS NULL OR i.state = CAST(:state AS text))
+  AND (CAST(:tool AS text) IS NULL OR i.tool = CAST(:tool AS text))
+  AND (CAST(:age_us AS bigint) IS NULL
+       OR i.recorded_at >= takeback.now() - CAST(:age_us AS bigint) * interval '1 microsecond')"""
+
 READ = Statement(
     name="read",
     sentence="Reads one intent by its id, with its bodies.",
@@ -72,18 +77,28 @@ JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
 
 LIST = Statement(
     name="list",
-    sentence="Lists the newest intents of a tenant, narrowed by state, tool, run and age.",
+    sentence="Lists the newest intents of a tenant, narrowed by state, tool and age.",
     index="intents_pkey",
     lock="none",
     text=text(f"""
 SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text)
-  AND (CAST(:state AS text) IS NULL OR i.state = CAST(:state AS text))
-  AND (CAST(:tool AS text) IS NULL OR i.tool = CAST(:tool AS text))
-  AND (CAST(:run AS text) IS NULL OR i.run = CAST(:run AS text))
-  AND (CAST(:age_us AS bigint) IS NULL
-       OR i.recorded_at >= takeback.now() - CAST(:age_us AS bigint) * interval '1 microsecond')
+  AND {_NARROWED}
+ORDER BY i.id DESC LIMIT CAST(:limit AS int)
+"""),
+)
+
+LIST_RUN = Statement(
+    name="list_run",
+    sentence="Lists the newest intents of a run, narrowed by state, tool and age.",
+    index="intents_run",
+    lock="none",
+    text=text(f"""
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+FROM takeback.intents AS i
+WHERE i.tenant = CAST(:tenant AS text) AND i.run = CAST(:run AS text)
+  AND {_NARROWED}
 ORDER BY i.id DESC LIMIT CAST(:limit AS int)
 """),
 )
@@ -206,7 +221,7 @@ def list_intents(
         "age_us": age_us,
         "limit": limit,
     }
-    return [_entry(row) for row in tx.rows(LIST, parameters)]
+    return [_entry(row) for row in tx.rows(LIST if run is None else LIST_RUN, parameters)]
 
 
 def refs_between(tx: Tx, tenant: str, low: str, high: str, limit: int) -> list[str]:
