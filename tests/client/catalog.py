@@ -103,7 +103,7 @@ CATALOG = Catalog(
         affects=Affects(kind="letter", id="to"),
         wording=Wording(
             subject="Letter {subject!r} to {to}",
-            scheduled="leaves at {until} unless taken back",
+            scheduled="to {{{to}}} leaves at {until} unless taken back",
             done="has left",
             undo="cancels the letter before it leaves",
         ),

@@ -124,8 +124,8 @@ def refuse_conflict(
                 "field": d.field,
                 "code": "key_conflict",
                 "message": "differs from the first call",
-                "first": d.first,
-                "received": d.now,
+                "first": shown(d.first),
+                "received": shown(d.now),
                 "repair": "choice",
             }
             for d in differs

@@ -20,7 +20,7 @@ from takeback.model.errors import InvalidArguments, InvalidCatalog
 from takeback.model.explanation import explain
 from takeback.model.reading import Fault, Path, read
 from takeback.model.shape import called, single
-from takeback.model.violation import Repair, Violation
+from takeback.model.violation import Repair, Violation, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class Difference:
     now: Any
 
     def to_json(self) -> dict[str, Any]:
-        """The wire shape."""
-        return {"field": self.field, "first": self.first, "now": self.now}
+        """The wire shape: enough of both values to recognise them."""
+        return {"field": self.field, "first": shown(self.first), "now": shown(self.now)}
 
 
 def validate(tool: Tool, received: Mapping[str, Any]) -> Arguments:

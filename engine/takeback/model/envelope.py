@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
+from takeback.declare import CANCEL_ONLY, Local, Remote, Tool, Wording
 from takeback.model.arguments import Difference
 from takeback.model.handler import Found
 from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable
+from takeback.model.violation import shown
 
 AFFECTED_SHOWN_MAX = 5
 """A lean answer doesn't grow with the rows; ``affected_count`` has the whole number."""
@@ -224,8 +225,8 @@ def _summary(intent: Intent, tool: Tool, bodies: Mapping[str, Any]) -> str:
     match STATUS[state]:
         case "scheduled":
             until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
-            tail = wording.scheduled if wording else "is carried out at {until} unless taken back"
-            return f"{subject} {tail.replace('{until}', until)}."
+            template = wording.scheduled if wording else Wording(subject="").scheduled
+            return f"{subject} {_fill(template, bodies, until=until)}."
         case "done":
             tail = _fill(wording.done, bodies) if wording else "is done"
             return str(outcome.get("summary") or f"{subject} {tail}.")
@@ -258,7 +259,7 @@ def _affected(tool: Tool, bodies: Mapping[str, Any]) -> list[dict[str, Any]]:
         return list(outcome["affected"])
     if tool.affects is None:
         return []
-    value = str((bodies.get("arguments") or {}).get(tool.affects.id, ""))
+    value = str(_cut((bodies.get("arguments") or {}).get(tool.affects.id, "")))
     return [{"kind": tool.affects.kind, "id": value, "label": value}]
 
 
@@ -286,8 +287,15 @@ class _Gaps(dict[str, Any]):
         return "…"
 
 
-def _fill(template: str, bodies: Mapping[str, Any]) -> str:
-    return template.format_map(_Gaps(bodies.get("arguments") or {}))
+def _fill(template: str, bodies: Mapping[str, Any], **more: str) -> str:
+    """The sentence; of a long argument it has the beginning, since an answer stays short."""
+    arguments = bodies.get("arguments") or {}
+    values = {name: _cut(value) for name, value in arguments.items()}
+    return template.format_map(_Gaps(values | more))
+
+
+def _cut(value: Any) -> Any:
+    return shown(value) if isinstance(value, str) else value
 
 
 def iso(at: datetime) -> str:
