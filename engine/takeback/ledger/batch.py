@@ -47,7 +47,7 @@ WITH wanted AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
 ), placed AS MATERIALIZED (
     SELECT opened.ordinal, takeback.micros(takeback.now()) AS at_us
-    FROM barrier CROSS JOIN opened
+    FROM barrier CROSS JOIN opened ORDER BY opened.ordinal
 ), minted AS MATERIALIZED (
     SELECT placed.ordinal, placed.at_us, takeback.new_id(placed.at_us) AS id,
            nextval('takeback.events_position') AS position
