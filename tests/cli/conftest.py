@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cli.terminal import FOLDER, Bell, Terminal
+from tests.cli.terminal import FOLDER, Bell, Terminal, forget_apps
 
 
 @pytest.fixture
@@ -23,8 +23,7 @@ def terminal(
     handlers, level, propagate = log.handlers, log.level, log.propagate
     yield Terminal(capsys)
     log.handlers, log.level, log.propagate = handlers, level, propagate
-    for name in ("kiosk", "broken"):
-        sys.modules.pop(name, None)
+    forget_apps()
 
 
 @pytest.fixture

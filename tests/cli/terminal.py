@@ -18,6 +18,7 @@ from takeback.cli.main import run
 
 FOLDER = Path(__file__).parent / "folder"
 PROGRAM = (sys.executable, "-m", "takeback.cli.main")
+APPS = ("kiosk", "broken")
 PATIENCE_S = 30.0  # far beyond what anything here takes; a test that needs it has failed
 
 
@@ -48,6 +49,7 @@ class Terminal:
         self._capture = capture
 
     def __call__(self, *arguments: str) -> Said:
+        forget_apps()
         self._capture.readouterr()
         exit_ = run(arguments)
         out, err = self._capture.readouterr()
@@ -59,6 +61,12 @@ class Terminal:
         assert said.exit == 0, said
         ref: str = said.document["ref"]
         return ref
+
+
+def forget_apps() -> None:
+    """An app reads its settings once: the next command line is to find another one."""
+    for name in [name for name in sys.modules if name.split(".")[0] in APPS]:
+        del sys.modules[name]
 
 
 def call(tool: str, *options: str, **arguments: Any) -> list[str]:

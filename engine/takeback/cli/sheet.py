@@ -160,12 +160,16 @@ def _error(error: Mapping[str, Any], app_option: str) -> Iterable[str]:
         yield field("again", f"in {error['retry_after_s']} s")
 
 
+# The sentence has it, or a program wants it; what is left are the values of either side.
+_SAID_BEFORE = frozenset(
+    {"field", "code", "message", "repair", "suggestion", "permitted", "permitted_count"}
+)
+
+
 def _violation(one: Mapping[str, Any]) -> str:
     said = f"{plain(one.get('field'))}: {plain(one.get('message', 'differs'))}"
-    if "first" in one:
-        said += f", first {_value(one['first'])}"
-    if "received" in one:
-        said += f", received {_value(one['received'])}"
+    sides = [f"{plain(name)} {_value(one[name])}" for name in one if name not in _SAID_BEFORE]
+    said = "; ".join([said, ", ".join(sides)]) if sides else said
     if one.get("suggestion") is not None:
         said += f"; did you mean {_value(one['suggestion'])}?"
     return said

@@ -1,0 +1,232 @@
+"""``doctor``: what is wrong is found, whatever else is."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.terminal import Terminal, call
+
+NAMES = [
+    "database_url",
+    "app",
+    "broker_url",
+    "tenant",
+    "log",
+    "key_secret",
+    "lease_seconds",
+    "data_directory",
+]
+
+
+def settings_of(document: dict[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one for one in document["settings"]}
+
+
+def test_nothing_is_wrong_with_a_sound_set_up(kiosk: Terminal, database_url: str):
+    said = kiosk("doctor", "--json")
+    document = said.document
+    assert (said.exit, document["problems"], document["status"]) == (0, [], "done")
+    assert document["database"]["source"] == "TAKEBACK_DATABASE_URL"
+    assert document["database"]["version"]
+    assert document["schema"]["revision"] == document["schema"]["latest"]
+    assert abs(document["clock"]["database_ahead_seconds"]) < 60
+    assert document["queue"]["states"] == {}
+    assert [one["tool"] for one in document["app"]["tools"]][:2] == ["paint", "post"]
+    people = kiosk("doctor")
+    assert people.exit == 0
+    assert people.out.splitlines()[-1] == "nothing is wrong"
+
+
+def test_every_setting_is_there_with_its_value_and_where_it_came_from(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "pyproject.toml").write_text('[tool.takeback]\ntenant = "acme"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TAKEBACK_APP")
+    settings = settings_of(kiosk("doctor", "--json").document)
+    assert list(settings) == NAMES
+    assert settings["tenant"] == {
+        "name": "tenant",
+        "value": "acme",
+        "source": "pyproject.toml",
+        "problem": None,
+    }
+    assert settings["log"]["source"] == "default"
+
+
+def test_the_app_of_the_command_line_is_said_to_come_from_there(kiosk: Terminal):
+    document = kiosk("--app", "kiosk:app", "doctor", "--json").document
+    assert settings_of(document)["app"]["source"] == "--app"
+
+
+def test_passwords_and_keys_are_shown_only_when_asked_for(
+    kiosk: Terminal, database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    scheme, _, rest = database_url.partition("://")
+    address = rest.rpartition("@")[2]
+    with psycopg.connect(database_url) as connection:
+        user = connection.info.user
+    url = f"{scheme}://{user}:s3cret@{address}"
+    monkeypatch.setenv("TAKEBACK_DATABASE_URL", url)
+    monkeypatch.setenv("TAKEBACK_KEY_SECRET", "a key of some length")
+    for said in (kiosk("doctor", "--json"), kiosk("doctor")):
+        assert "s3cret" not in said.out + said.err
+        assert "a key of some length" not in said.out + said.err
+    shown = kiosk("doctor", "--json", "--show-secrets").document
+    assert shown["database"]["url"] == url
+    assert settings_of(shown)["key_secret"]["value"] == "a key of some length"
+
+
+def test_every_setting_that_is_wrong_is_named_and_the_rest_is_looked_at(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_LOG", "xml")
+    monkeypatch.setenv("TAKEBACK_BROKER_URL", "http://u:s3cret@host")
+    said = kiosk("doctor", "--json")
+    assert (said.exit, said.code) == (1, "failed_check")
+    wrong = [one["name"] for one in said.document["settings"] if one["problem"]]
+    assert wrong == ["broker_url", "log"]
+    assert said.document["database"]["version"]
+    assert "s3cret" not in said.out
+    assert kiosk("list", "--json").exit == 2
+
+
+def test_an_app_that_can_not_be_loaded_does_not_hide_the_database(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_APP", "kiosk:nothing")
+    said = kiosk("doctor", "--json")
+    assert said.exit == 1
+    assert "there is kiosk:app" in said.document["app"]["problem"]
+    assert said.document["database"]["version"]
+
+
+def test_a_database_that_is_away_is_said_with_the_reason_and_ends_with_four(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_DATABASE_URL", "postgresql://me:s3cret@127.0.0.1:1/shop")
+    said = kiosk("doctor", "--json")
+    assert (said.exit, said.code) == (4, "database_unavailable")
+    assert "Connection refused" in said.document["database"]["problem"]
+    assert said.document["database"]["url"] == "postgresql://me:***@127.0.0.1:1/shop"
+    people = kiosk("doctor")
+    assert people.exit == 4
+    assert "Connection refused" in people.out
+    assert "s3cret" not in people.out + people.err + said.out
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://me:s3cret@h/x", "me:s3cret@h", "postgresql://me:s3cret@h:port/x"]
+)
+def test_a_url_of_nothing_is_wrong_and_its_password_stays_where_it_is(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch, url: str
+):
+    monkeypatch.setenv("TAKEBACK_DATABASE_URL", url)
+    said = kiosk("doctor", "--json")
+    assert (said.exit, said.code) == (1, "failed_check")
+    assert "s3cret" not in said.out + said.err
+
+
+def test_a_database_without_a_ledger_is_wrong_and_migrating_is_the_next_step(
+    terminal: Terminal, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_DATABASE_URL", empty_database_url)
+    said = terminal("doctor", "--json")
+    assert (said.exit, said.document["schema"]["revision"]) == (1, None)
+    assert "takeback migrate" in said.document["problems"][0]
+
+
+def test_the_queue_is_counted_by_state_with_its_oldest(kiosk: Terminal):
+    for to in ("dana", "olu"):
+        kiosk.ref(*call("post", to=to))
+    kiosk.ref(*call("give", amount=500))
+    kiosk.ref(*call("paint", wall="north", colour="green"))
+    queue = kiosk("doctor", "--json").document["queue"]
+    assert queue["states"] == {"awaiting_approval": 1, "held": 2}
+    assert queue["oldest_due_at"]
+    assert queue["overdue_seconds"] is None
+    assert "1 awaiting_approval, 2 held" in kiosk("doctor").out
+
+
+def test_what_is_due_for_long_has_no_worker_and_that_is_wrong(kiosk: Terminal, database_url: str):
+    kiosk.ref(*call("ring", bell="a"))
+    assert kiosk("doctor").exit == 0
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE takeback.intents SET due_at = due_at - interval '2 minutes'")
+    said = kiosk("doctor", "--json")
+    assert said.exit == 1
+    assert "takeback worker" in said.document["problems"][0]
+    assert said.document["queue"]["overdue_seconds"] > 100
+
+
+def test_what_was_left_behind_and_what_is_in_doubt_are_counted(kiosk: Terminal, database_url: str):
+    for bell in ("a", "b"):
+        kiosk.ref(*call("ring", bell=bell))
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "UPDATE takeback.intents SET state = 'executing', lease_until = recorded_at,"
+            " attempt = 1 WHERE ref = (SELECT min(ref) FROM takeback.intents)"
+        )
+        connection.execute("UPDATE takeback.intents SET state = 'parked' WHERE state = 'due'")
+    document = kiosk("doctor", "--json").document
+    assert document["queue"]["expired_leases"] == 1
+    assert document["queue"]["in_doubt"] == 1
+    assert len(document["notes"]) == 2
+
+
+def test_who_holds_back_the_readers_of_the_log_is_named(kiosk: Terminal, database_url: str):
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock_shared(31418, 1)")
+        pid = connection.info.backend_pid
+        holders = kiosk("doctor", "--json").document["queue"]["holders"]
+        assert [one["pid"] for one in holders] == [pid]
+        assert f"process {pid}" in kiosk("doctor").out
+
+
+def test_what_a_deploy_would_strand_is_listed(kiosk: Terminal, database_url: str):
+    kiosk.ref(*call("post", to="dana"))
+    kiosk.ref(*call("ring", bell="a"))
+    kiosk.ref(*call("give", amount=1))
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE takeback.intents SET tool = 'gone' WHERE tool = 'post'")
+        connection.execute("UPDATE takeback.intents SET tool_version = 7 WHERE tool = 'ring'")
+        connection.execute("UPDATE takeback.intents SET tool_version = 0 WHERE tool = 'give'")
+    said = kiosk("doctor", "--json")
+    assert said.exit == 1
+    stranded = {one["tool"]: one["problem"] for one in said.document["stranded"]}
+    assert stranded == {
+        "gone": "the catalog has no such tool",
+        "ring": "the catalog's row is older: version 1",
+        "give": "no upgrade leads to version 1",
+    }
+
+
+def test_an_attempt_that_outlasts_the_lease_is_wrong(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_LEASE_SECONDS", "0.2")
+    said = kiosk("doctor", "--json")
+    assert said.exit == 1
+    assert "lease" in said.document["problems"][0]
+
+
+def test_a_server_that_is_a_replica_or_too_old_would_be_said(kiosk: Terminal):
+    from datetime import UTC, datetime
+
+    from takeback.cli.doctor import Examination, _server
+    from takeback.ledger.health import Health
+
+    found = Examination()
+    health = Health(
+        server_version="14.9",
+        server_number=140_009,
+        now=datetime(2026, 11, 29, tzinfo=UTC),
+        is_replica=True,
+        revision="0001",
+        queue=None,
+    )
+    _server(health, found, here=health.now.timestamp() - 90)
+    assert ["14.9" in found.problems[0], "replica" in found.problems[1]] == [True, True]
+    assert "90.0 s ahead" in found.notes[0]
