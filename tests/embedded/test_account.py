@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.embedded import acquire, binaries, discard, site
+from takeback.embedded import acquire, discard, site
 from takeback.embedded.account import Account, can_reach, require_own_directory, server_account
 from takeback.embedded.binaries import Binaries, find_binaries, reachable_binaries
 from takeback.model.errors import EmbeddedUnavailable
@@ -21,9 +21,8 @@ STRANGER = 12345
 
 
 @pytest.fixture
-def keep(open_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def keep(open_directory: Path) -> Path:
     """Where root keeps things, for what happens in the process of the test."""
-    monkeypatch.setattr(binaries, "root_keep", lambda: site.root_keep((open_directory / "keep",)))
     return open_directory / "keep"
 
 
@@ -182,14 +181,14 @@ def test_a_plain_file_is_no_directory_of_ours(tmp_path):
 def test_programs_that_can_be_reached_are_run_where_they_lie(keep):
     found = Binaries(directory=Path("/usr/bin"), major=18)
     open_to_all = Account(uid=0, gid=0, drops=False)
-    assert reachable_binaries(found, open_to_all) is found
+    assert reachable_binaries(found, open_to_all, keeps=[keep]) is found
     assert not keep.exists()
 
 
 @needs_root
 def test_programs_out_of_reach_are_copied_once(hidden_binaries, keep):
     account = server_account()
-    copy = reachable_binaries(hidden_binaries, account)
+    copy = reachable_binaries(hidden_binaries, account, keeps=[keep])
     assert copy.directory.is_relative_to(keep)
     said = subprocess.run(
         [copy.directory / "initdb", "--version"],
@@ -202,7 +201,7 @@ def test_programs_out_of_reach_are_copied_once(hidden_binaries, keep):
     )
     assert f"(PostgreSQL) {copy.major}" in said.stdout
     before = (copy.directory / "postgres").stat()
-    assert reachable_binaries(hidden_binaries, account) == copy
+    assert reachable_binaries(hidden_binaries, account, keeps=[keep]) == copy
     assert (copy.directory / "postgres").stat().st_ino == before.st_ino
 
 
@@ -211,19 +210,19 @@ def test_a_copy_cut_short_is_not_used(hidden_binaries, keep):
     site.root_keep((keep,))
     (keep / ".copy-abandoned").mkdir()
     (keep / ".copy-abandoned" / "postgres").touch()
-    copy = reachable_binaries(hidden_binaries, server_account())
+    copy = reachable_binaries(hidden_binaries, server_account(), keeps=[keep])
     assert (copy.directory / "postgres").stat().st_size > 1_000_000
     assert not (keep / ".copy-abandoned").exists()
 
 
 @needs_root
 def test_a_copy_that_somebody_else_made_is_refused(hidden_binaries, keep):
-    copy = reachable_binaries(hidden_binaries, server_account())
+    copy = reachable_binaries(hidden_binaries, server_account(), keeps=[keep])
     planted = next(keep / part.name for part in keep.iterdir() if part.is_dir())
     assert copy.directory.is_relative_to(planted)
     os.chown(planted, STRANGER, -1)
     with pytest.raises(EmbeddedUnavailable, match=f"belongs to uid {STRANGER}"):
-        reachable_binaries(hidden_binaries, server_account())
+        reachable_binaries(hidden_binaries, server_account(), keeps=[keep])
 
 
 @needs_root

@@ -221,6 +221,29 @@ def test_a_keeper_asked_to_end_ends_its_server(own_stage):
     assert eventually(lambda: gone(own_stage.directory))
 
 
+def test_a_keeper_asked_to_end_while_it_starts_ends_what_it_started(own_new_stage, slow_initdb):
+    binaries, reached, go = slow_initdb()
+    starter = own_new_stage.player(binaries=binaries)
+    assert eventually(reached.exists)
+    (keeper,) = keepers(own_new_stage.directory)
+    kill(keeper, signal.SIGTERM)
+    go.touch()
+    assert value(starter.url(), "SELECT 1") == 1  # from another keeper
+    assert keeper not in keepers(own_new_stage.directory)
+    assert len(postmasters(own_new_stage.directory)) == 1
+
+
+def test_a_starter_whose_keeper_was_killed_begins_another(own_new_stage, slow_initdb):
+    binaries, reached, go = slow_initdb()
+    starter = own_new_stage.player(binaries=binaries)
+    assert eventually(reached.exists)
+    (keeper,) = keepers(own_new_stage.directory)
+    kill(keeper)
+    assert eventually(lambda: keepers(own_new_stage.directory) not in ([], [keeper]))
+    go.touch()
+    assert value(starter.url(), "SELECT 1") == 1
+
+
 def test_a_pid_file_that_names_somebody_elses_process_is_stale(directory):
     acquire(directory).release()
     data = place(directory)[0] / "pgdata"

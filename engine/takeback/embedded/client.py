@@ -24,7 +24,17 @@ from takeback.embedded.account import server_account
 from takeback.embedded.binaries import find_binaries
 from takeback.embedded.cluster import cluster_major, environment
 from takeback.embedded.lock import PAUSE_S, FileLock, is_held
-from takeback.embedded.probe import DATABASE, PORT, USER, Answer, Ready, Silent, ask, describe
+from takeback.embedded.probe import (
+    DATABASE,
+    PORT,
+    USER,
+    Answer,
+    Closed,
+    Ready,
+    Silent,
+    ask,
+    describe,
+)
 from takeback.embedded.refusal import unavailable
 from takeback.embedded.roster import live_clients, sign_off, sign_on
 from takeback.embedded.site import (
@@ -92,7 +102,7 @@ def acquire(directory: Path | None = None, *, binaries: Path | None = None) -> S
     """
     _require_unix()
     site = open_site((directory or default_directory()).expanduser().absolute())
-    with _pass_gate(site), ExitStack() as undo:
+    with pass_gate(site), ExitStack() as undo:
         claim = sign_on(site)
         undo.callback(sign_off, claim)
         place, answer = _ensure_running(site, binaries)
@@ -131,7 +141,7 @@ def discard(directory: Path | None = None) -> None:
     site = _existing_site(directory)
     if site is None:
         return
-    with _pass_gate(site):
+    with pass_gate(site):
         _refuse_clients(site)
         remove_place(site)
 
@@ -162,11 +172,12 @@ def _existing_site(directory: Path | None) -> Site | None:
     return open_site(site.directory) if site.gate.exists() else None
 
 
-def _pass_gate(site: Site) -> FileLock:
-    gate = FileLock.take(site.gate, wait_s=GATE_S)
+def pass_gate(site: Site, *, wait_s: float = GATE_S) -> FileLock:
+    """The site's gate, held until released; refused after ``wait_s``."""
+    gate = FileLock.take(site.gate, wait_s=wait_s)
     if gate is None:
         raise unavailable(
-            f"another process has been starting or stopping the server for {GATE_S:g} s",
+            f"another process has been starting or stopping the server for {wait_s:g} s",
             where=site.gate,
             expected="that to take seconds",
             next_step="look which process holds the lock on this file, and end it",
@@ -185,11 +196,11 @@ def _ensure_running(site: Site, binaries: Path | None) -> tuple[Place, Ready]:
         kept = is_held(site.keeper)
         if kept and place is not None and isinstance(answer, Ready):
             return place, answer
-        if time.monotonic() > deadline:
+        if isinstance(answer, Closed) or time.monotonic() > deadline:
             raise unavailable(
                 f"the server {describe(answer)}",
                 where=site.log,
-                expected=f"one that lets clients in within {START_S:g} s",
+                expected=f"one that lets {USER!r} into {DATABASE!r} within {START_S:g} s",
                 next_step="read its log and repair what it says",
             )
         if not kept:

@@ -45,27 +45,27 @@ class Keeper:
         self._site = site
         self._binaries = binaries
         self._ending = threading.Event()
-        self._postmaster = self._start()
-
-    def keep(self) -> None:
-        """Return when the server has ended for good."""
+        self._postmaster: Postmaster | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
-        threading.Thread(target=self._end_after_last_client, daemon=True).start()
-        restarts = 0
-        while not self._postmaster.wait() and not self._ending.is_set():
-            if restarts == RESTARTS_MAX:
-                return
-            restarts += 1
-            self._postmaster = self._start()
-            if self._ending.is_set():  # asked for while there was no server to end
-                self._postmaster.end()
 
-    def _start(self) -> Postmaster:
+    def begin(self) -> Postmaster:
+        """Start the server, or take over the one that runs; it answers then."""
         account = server_account()
         binaries = reachable_binaries(self._binaries, account)
         place = settle_place(self._site, account)
-        return start_or_take_over(self._site, place, binaries, account)
+        self._postmaster = start_or_take_over(self._site, place, binaries, account)
+        if self._ending.is_set():  # asked for while there was no server to end
+            self._postmaster.end()
+        return self._postmaster
+
+    def keep(self, postmaster: Postmaster) -> None:
+        """Return when the server has ended for good."""
+        threading.Thread(target=self._end_after_last_client, daemon=True).start()
+        restarts = 0
+        while not postmaster.wait() and not self._ending.is_set() and restarts < RESTARTS_MAX:
+            restarts += 1
+            postmaster = self.begin()
 
     def _end_after_last_client(self) -> None:
         while True:
@@ -85,7 +85,8 @@ class Keeper:
 
     def _end(self) -> None:
         self._ending.set()
-        self._postmaster.end()
+        if self._postmaster is not None:
+            self._postmaster.end()
 
 
 def main(request: Mapping[str, str]) -> None:
@@ -101,8 +102,9 @@ def main(request: Mapping[str, str]) -> None:
             _say("busy")
             return
         keeper = Keeper(site, binaries)
+        postmaster = keeper.begin()
         _say("ready")
-        keeper.keep()
+        keeper.keep(postmaster)
         remove_far_socket(site)
     except EmbeddedUnavailable as refusal:
         _fail(refusal)

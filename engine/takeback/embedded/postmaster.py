@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from takeback.embedded.account import Account
@@ -28,7 +28,7 @@ from takeback.embedded.cluster import (
     serve_command,
 )
 from takeback.embedded.lock import PAUSE_S, FileLock, sleep_while_held, wait_until_free
-from takeback.embedded.probe import Ready, Silent, ask, describe
+from takeback.embedded.probe import Busy, Closed, Ready, Silent, ask, describe
 from takeback.embedded.refusal import unavailable
 from takeback.embedded.site import Place, Site
 
@@ -59,7 +59,7 @@ class Postmaster:
             with suppress(ProcessLookupError):
                 if self._child is not None:
                     self._child.send_signal(number)
-                elif wait_s:
+                else:
                     os.kill(self._pid, number)
             if wait_until_free(self._site.server, wait_s=wait_s):
                 return
@@ -77,11 +77,11 @@ def start_or_take_over(
             return Postmaster(site, pid, None)
         if isinstance(answer, Silent) and time.monotonic() > killing_from:
             _kill_remains(place.data)
-        if time.monotonic() > deadline:
+        if isinstance(answer, Closed) or time.monotonic() > deadline:
             raise unavailable(
-                f"processes of a server that broke down are still there; it {describe(answer)}",
+                f"processes of a server are left that {describe(answer)}",
                 where=site.directory,
-                expected=f"them to end within {START_S:g} s",
+                expected=f"one that lets us in, or none, within {START_S:g} s",
                 next_step="end the 'postgres' processes of this directory",
             )
         time.sleep(PAUSE_S)
@@ -90,8 +90,12 @@ def start_or_take_over(
         ensure_cluster(place, binaries, account, alive)
         remove_stale_locks(place)
         child = _launch(site, serve_command(place, binaries), account, alive)
-    _await_answer(site, place, child, log_begin)
-    return Postmaster(site, child.pid, child)
+    postmaster = Postmaster(site, child.pid, child)
+    with ExitStack() as undo:
+        undo.callback(postmaster.end)
+        _await_answer(site, place, child, log_begin)
+        undo.pop_all()
+    return postmaster
 
 
 def _kill_remains(data: Path) -> None:
@@ -123,19 +127,16 @@ def _await_answer(site: Site, place: Place, child: subprocess.Popen[bytes], log_
     deadline = time.monotonic() + START_S
     while not isinstance(answer := ask(place.socket), Ready):
         code = child.poll()
-        if code is None and time.monotonic() < deadline:
-            time.sleep(PAUSE_S)
-            continue
-        if code is None:
-            child.kill()
-            child.wait()
-        raise unavailable(
-            f"the server {describe(answer) if code is None else f'ended with code {code}'}; "
-            f"it said: {_log_since(site, log_begin)!r}",
-            where=site.log,
-            expected=f"a server that lets clients in within {START_S:g} s",
-            next_step="read its log and repair what it says",
-        )
+        waits = isinstance(answer, Silent | Busy) and time.monotonic() < deadline
+        if code is not None or not waits:
+            outcome = describe(answer) if code is None else f"ended with code {code}"
+            raise unavailable(
+                f"the server {outcome}; it said: {_log_since(site, log_begin)!r}",
+                where=site.log,
+                expected=f"a server that lets clients in within {START_S:g} s",
+                next_step="read its log and repair what it says",
+            )
+        time.sleep(PAUSE_S)
 
 
 def _log_since(site: Site, begin: int) -> str:

@@ -16,6 +16,7 @@ PORT = 5432  # only a part of the socket's name: the server listens on no networ
 USER = "postgres"  # "$user" leads the search path: never the name of a schema, such as ours
 DATABASE = "postgres"
 ANSWER_S = 2.0  # a healthy server lets one in within milliseconds
+CLOSED_CLASSES = ("28", "3D")  # SQLSTATEs: who may come in, and no such database
 _PROTOCOL = 196608  # 3.0
 
 
@@ -28,7 +29,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """Something listens but does not let clients in (now): it starts, stops, is full or hangs."""
+    """Something listens but lets nobody in just now: it starts, stops, is full or hangs."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The server does not let us in, and will not: its role, database or rules were changed."""
 
     reason: str
 
@@ -38,7 +46,7 @@ class Silent:
     """Nothing listens."""
 
 
-Answer = Ready | Busy | Silent
+Answer = Ready | Busy | Closed | Silent
 
 
 def socket_file(directory: Path) -> Path:
@@ -76,6 +84,8 @@ def describe(answer: Answer) -> str:
             return f"answers as Postgres {answer.version}"
         case Busy():
             return f"listens but lets nobody in: {answer.reason}"
+        case Closed():
+            return f"lets us in no more: {answer.reason}"
         case Silent():
             return "does not listen"
         case _:
@@ -102,17 +112,20 @@ def _listen(connection: socket.socket) -> Answer:
                 connection.sendall(b"X" + struct.pack("!i", 4))
                 return Ready(version=version)
             elif kind == b"E":
-                return Busy(reason=_message(body))
+                return _refusal(body)
             elif kind == b"R" and body[:4] != b"\0\0\0\0":
-                return Busy(reason="it asks for a password")
+                return Closed(reason="it asks for a password")
     return Busy(reason="it hung up")
 
 
-def _message(body: bytes) -> str:
-    r"""The text of an ErrorResponse: its field M.
+def _refusal(body: bytes) -> Busy | Closed:
+    r"""What an ErrorResponse means, by the SQLSTATE in its field C.
 
-    >>> _message(b"SFATAL\0C57P03\0Mthe database system is starting up\0\0")
-    'the database system is starting up'
+    >>> _refusal(b"SFATAL\0C57P03\0Mthe database system is starting up\0\0")
+    Busy(reason='the database system is starting up')
     """
-    fields = (field for field in body.split(b"\0") if field)
-    return next((f[1:].decode(errors="replace") for f in fields if f[:1] == b"M"), "an error")
+    fields = {f[:1]: f[1:].decode(errors="replace") for f in body.split(b"\0") if f}
+    reason = fields.get(b"M", "an error")
+    if fields.get(b"C", "")[:2] in CLOSED_CLASSES:
+        return Closed(reason=reason)
+    return Busy(reason=reason)

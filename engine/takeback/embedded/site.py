@@ -28,6 +28,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,7 +198,7 @@ def turn_log(site: Site) -> None:
     site.log.touch(mode=0o600)
 
 
-def root_keep(candidates: tuple[Path, ...] = ROOT_KEEPS) -> Path:
+def root_keep(candidates: Sequence[Path] = ROOT_KEEPS) -> Path:
     """Root's directory for what another account must reach; its parents are left as they are."""
     *wanted, last = candidates
     for candidate in wanted:
