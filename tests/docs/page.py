@@ -78,9 +78,14 @@ class Page:
         ]
 
     @property
+    def unfenced(self) -> str:
+        """The text without its fenced blocks."""
+        return _FENCE.sub("", self.text)
+
+    @property
     def prose(self) -> str:
-        """The text without its fenced blocks and the blocks that are only indented."""
-        return re.sub(r"^(?: {4}|\t).*$", "", _FENCE.sub("", self.text), flags=re.MULTILINE)
+        """The text without the blocks that are fenced or only indented."""
+        return re.sub(r"^(?: {4}|\t).*$", "", self.unfenced, flags=re.MULTILINE)
 
     @property
     def links(self) -> list[str]:
@@ -95,7 +100,7 @@ class Page:
     @property
     def anchors(self) -> set[str]:
         """What a link into this page may name after ``#``."""
-        return {anchor_of(heading) for heading in _HEADING.findall(_FENCE.sub("", self.text))}
+        return {anchor_of(heading) for heading in _HEADING.findall(self.unfenced)}
 
     @property
     def tables(self) -> list[Table]:
