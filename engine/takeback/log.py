@@ -29,13 +29,14 @@ logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
 def configure(kind: str, *, brief: bool = False) -> None:
     """Sends the log of this process to stderr: ``console`` for people, ``json`` for programs.
 
-    ``brief`` is for a command that somebody waits for: errors only, and of an exception no more than its
-    last line.
+    ``brief`` is for a command that somebody waits for: errors only, and of an exception no more
+    than its last line.
     """
     renderer: Any = structlog.processors.JSONRenderer()
     if kind == "console":
         renderer = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            colors=sys.stderr is not None and sys.stderr.isatty(),
+            exception_formatter=structlog.dev.plain_traceback,
         )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

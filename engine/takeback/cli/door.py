@@ -65,8 +65,8 @@ class Door:
         if name is None:
             ways = "".join(f"\n  {way}" for way in process.WAYS)
             raise Usage(f"this verb needs an app, and none is named; expected one of:{ways}")
-        self._opened = process.load(name, self.directory)
         log.configure(self.settings.log, brief=True)
+        self._opened = process.load(name, self.directory)
         return self._opened
 
     def ledger(self) -> Takeback:
@@ -77,10 +77,13 @@ class Door:
 
     def bare_ledger(self, settings: Settings | None = None) -> Takeback:
         """An app that has no tools, only a ledger; ``settings`` None are those in force."""
+        from takeback import log
         from takeback.app import Takeback
         from takeback.declare import Catalog
 
-        self._opened = Takeback(Catalog(), handlers={}, settings=settings or self.settings)
+        in_force = settings or self.settings
+        log.configure(in_force.log, brief=True)
+        self._opened = Takeback(Catalog(), handlers={}, settings=in_force)
         return self._opened
 
     @property

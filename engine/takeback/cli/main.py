@@ -184,7 +184,7 @@ def _verb(door: Door, everywhere: list[str], rest: list[str]) -> int:
         if not one.isascii():
             _require_text(number, one)
     _require_verb(command, rest)
-    if not rest and not door.voice.json_wanted:
+    if not rest and not everywhere:
         command.main(args=["--help"], prog_name="takeback", standalone_mode=False, obj=door)
         return failure.USAGE
     answered = command.main(
