@@ -238,6 +238,15 @@ def _approval(tool: Tool) -> Iterator[Problem]:
         )
 
 
+def _limits(tool: Tool) -> Iterator[Problem]:
+    """Nothing enforces them yet, and a limit that is only written down is worse than none."""
+    if tool.limits:
+        yield (
+            "its limits are not enforced by this release",
+            "drop limits=..., or let a person decide with approval=Approval(...)",
+        )
+
+
 def _affects(tool: Tool) -> Iterator[Problem]:
     if tool.affects is not None and tool.affects.id not in tool.arguments.model_fields:
         yield (
@@ -280,6 +289,7 @@ _ARGUMENT_RULES: tuple[Callable[[Tool], Iterator[Problem]], ...] = (
     _key,
     _differences,
     _approval,
+    _limits,
     _affects,
     _wording,
 )
