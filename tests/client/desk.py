@@ -19,6 +19,12 @@ from sqlalchemy import ForeignKey, Integer, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from takeback import Affected, Handler, InvalidReference, Performed, Settings, Takeback
+from takeback.declare import Catalog
+from takeback.dispatch.limits import Limits
+from takeback.ledger.appending import Change, append
+from takeback.ledger.locking import lock
+from takeback.model.command import Command
+from takeback.model.decide import decide
 from tests.client.catalog import CATALOG
 
 PATIENCE_S = 20.0  # far beyond what anything here takes; a test that needs it has failed
@@ -73,10 +79,13 @@ class World:
     done: list[tuple[str, Any]] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
     troubles: list[Exception] = field(default_factory=list)
+    meanwhile: Callable[[], object] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def do(self, what: str, about: Any, *, key: str | None = None) -> Any:
         """Does it, once per ``key``, or runs into the next trouble that was laid down."""
+        if self.meanwhile is not None:
+            self.meanwhile()
         with self.lock:
             if self.troubles:
                 raise self.troubles.pop(0)
@@ -290,13 +299,16 @@ class Desk:
         awaiting: bool = False,
         pauses: Callable[[float], None] | None = None,
         key_secret: str | None = None,
+        without: Sequence[str] = (),
     ) -> Takeback:
-        """An app of the same catalog; ``awaiting``: with async handlers."""
-        handlers = Handlers(self.world, self.plays).bound()
+        """An app of the catalog ``without`` some tools; ``awaiting``: with async handlers."""
+        bound = Handlers(self.world, self.plays).bound()
+        handlers = {name: handler for name, handler in bound.items() if name not in without}
         if awaiting:
             handlers = {name: awaited(handler) for name, handler in handlers.items()}
         settings = Settings(database_url=url or self.url, tenant=tenant, key_secret=key_secret)
-        app = Takeback(CATALOG, handlers=handlers, settings=settings)
+        catalog = Catalog(*(tool for tool in CATALOG if tool.name not in without))
+        app = Takeback(catalog, handlers=handlers, settings=settings)
         if pauses is not None:
             app.context = replace(app.context, pause=pauses)
         self._apps.append(app)
@@ -380,11 +392,23 @@ class Desk:
         """Moves the database's clock on."""
         self.rows("UPDATE desk.clock SET shift = shift + %s", span)
 
-    def work(self, app: Takeback | None = None) -> None:
+    def work(self, app: Takeback | None = None, *, concurrency: int = 4) -> None:
         """Lets a worker do everything that is due."""
         sleeping = threading.Event()
-        worker = (app or self.app).worker(name="w1", sleep=sleeping.wait, stopping=sleeping.is_set)
+        worker = (app or self.app).worker(
+            name="w1",
+            sleep=sleeping.wait,
+            stopping=sleeping.is_set,
+            limits=Limits(concurrency=concurrency),
+        )
         worker.run(drain=True)
+
+    def command(self, ref: str | None, command: Command) -> None:
+        """Has something happen to an intent that no door of the client leads to."""
+        with self.app.context.database.transaction() as tx:
+            id_ = self.app.show(ref or "", tx=tx.session).entry.intent.id
+            (taken,) = lock(tx, self.app.settings.tenant, [id_])
+            append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
 
     def wait_until(self, met: Callable[[], object]) -> None:
         """Waits until ``met`` answers with something, looking again and again."""

@@ -1,4 +1,4 @@
-"""Whatever a handler answers is stored as it is, or left out and said to be; so is what is asked."""
+"""Whatever a handler answers is stored as it is, or left out and said to be; questions too."""
 
 import uuid
 from datetime import UTC, datetime
