@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from takeback.cli.door import door_of
+from takeback.cli.failure import Usage
 
 
 def demo(context: typer.Context) -> int:
@@ -16,7 +17,14 @@ def demo(context: typer.Context) -> int:
     On a Postgres and a mail server of its own, with the tools of the example shop.
     """
     door = door_of(context)
-    told: int = import_module("takeback_shop.demo").main(json_output=door.voice.json_wanted)
+    try:
+        shop = import_module("takeback_shop.demo")
+    except ModuleNotFoundError as problem:
+        raise Usage(
+            f"the demo needs {problem.name!r}, which is not installed; "
+            'next: pip install "takeback[embedded]"'
+        ) from problem
+    told: int = shop.main(json_output=door.voice.json_wanted)
     return told
 
 
