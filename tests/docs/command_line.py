@@ -35,10 +35,11 @@ def unknown(line: str) -> list[str]:
     level: Any = typer.main.get_command(verbs)
     _, *words = line.split()
     while hasattr(level, "commands"):
-        words = [*words]
-        name = next((word for word in words if not word.startswith("-")), None)
+        name = next((word for word in words if not word.startswith("-")), "")
+        if name == "VERB":
+            return []
         if name not in level.commands:
-            return [str(name)]
+            return [name]
         words.remove(name)
         level = level.commands[name]
     known = EVERYWHERE.union(*(one.opts + one.secondary_opts for one in level.params))

@@ -19,6 +19,7 @@ from psycopg import sql
 import takeback_migrations
 from takeback import Takeback
 from takeback.embedded import binaries
+from takeback.model.errors import EmbeddedUnavailable
 from takeback.testing import MailServer
 from takeback_shop import schema
 from tests.docs.page import Block, read
@@ -137,7 +138,9 @@ def test_the_schema_holds_what_the_page_says(database_url: str):
 
 
 @pytest.fixture
-def host(tmp_path: Path, empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def host(
+    tmp_path: Path, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """Somebody's project with migrations of its own, and our schema in its database."""
     takeback_migrations.upgrade(empty_database_url)
     url = empty_database_url.replace("postgresql://", "postgresql+psycopg://")
@@ -193,7 +196,7 @@ def dump_program(url: str) -> Path | None:
         major = tx.info.server_version // 10_000
     try:
         found = binaries.find_binaries(None, major=major)
-    except binaries.EmbeddedUnavailable:
+    except EmbeddedUnavailable:
         return None
     program = found.directory / "pg_dump"
     return program if program.exists() else None

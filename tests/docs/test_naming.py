@@ -19,7 +19,7 @@ COMMANDS = [
         *re.findall(r"^ {4}takeback .*$", page.unfenced, re.MULTILINE),
         *(line for b in page.blocks if b.language == "console" for line in b.text.splitlines()),
     ]
-    if line.removeprefix("    ").startswith("takeback ")
+    if line.removeprefix("    ").startswith("takeback ") and " [" not in line  # a synopsis
 ]
 FOLDERS = ("engine/", "workers/", "migrations/", "examples/", "tests/", "docs/")
 

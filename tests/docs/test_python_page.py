@@ -121,11 +121,11 @@ def written_fields() -> set[str]:
                 ):
                     found.add(key)
                 case ast.Dict(keys=keys):
-                    found |= {key.value for key in keys if isinstance(key, ast.Constant)}
+                    found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
     for node in ast.walk(ast.parse(inspect.getsource(refusing) + inspect.getsource(calling))):
         match node:
             case ast.keyword(arg="extra", value=ast.Dict(keys=keys)):
-                found |= {key.value for key in keys if isinstance(key, ast.Constant)}
+                found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
     within = {
         "class",
         "code",
