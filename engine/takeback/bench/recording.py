@@ -20,7 +20,6 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from takeback.bench.subject import TWO_ROWS, WRITE, arguments_of, open_app
-from takeback.ledger.database import sqlalchemy_url
 
 VARIANTS = ("bare", "two_rows", "call", "held")
 DRIVERS = ("psycopg", "session")
@@ -33,16 +32,25 @@ ROUND_SECONDS_MAX = 300
 TOOLS = {"call": "noop", "held": "noop_held"}
 
 
-class Counting(psycopg.Cursor[Any]):
-    """Counts statements, which are round trips to the server."""
+class Counting(psycopg.Connection[Any]):
+    """Counts what it waits for, without commits: the statements of a transaction."""
 
     statements = 0
 
-    def execute(self, *arguments: Any, **options: Any) -> Counting:
+    def wait(self, *arguments: Any, **options: Any) -> Any:
         """As psycopg's, and one more in the count."""
         Counting.statements += 1
-        super().execute(*arguments, **options)
-        return self
+        return super().wait(*arguments, **options)
+
+    def commit(self) -> None:
+        """As psycopg's, and not counted."""
+        super().commit()
+        Counting.statements -= 1
+
+    def rollback(self) -> None:
+        """As psycopg's, and not counted: a pool says it whenever a connection comes back."""
+        super().rollback()
+        Counting.statements -= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,7 @@ Transaction = Callable[[int], None]
 @contextmanager
 def _on_psycopg(url: str, variant: str, stream: str) -> Iterator[Transaction]:
     app = open_app(url)
-    connection = psycopg.connect(url, cursor_factory=Counting)
+    connection = Counting.connect(url)
 
     def transact(number: int) -> None:
         connection.execute(WRITE, {"id": number % 1000 + 1})
@@ -96,7 +104,7 @@ _TWO_ROWS = text(TWO_ROWS.replace("%(arguments)s", ":arguments"))
 @contextmanager
 def _on_session(url: str, variant: str, stream: str) -> Iterator[Transaction]:
     app = open_app(url)
-    engine = create_engine(sqlalchemy_url(url), connect_args={"cursor_factory": Counting})
+    engine = create_engine("postgresql+psycopg://", creator=lambda: Counting.connect(url))
 
     def transact(number: int) -> None:
         with Session(engine) as session, session.begin():
