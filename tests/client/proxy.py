@@ -95,6 +95,10 @@ class Proxy:
                 _close(client)
                 continue
             server = self._connect()
+            # A message is passed on at once: a driver sends several for one statement.
+            for pipe in (client, server):
+                if pipe.family is socket.AF_INET:
+                    pipe.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._pipes += [client, server]
             hears = threading.Event()
