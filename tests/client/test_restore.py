@@ -177,6 +177,7 @@ def test_asking_the_first_again_after_it_was_redone_hands_the_call_that_takes_th
     told = desk.app.restore(None, letter.ref)
     assert (told.ref, told["replayed"]) == (restored.ref, True)
     assert told["redone_by"] == redone["redone"]
+    assert "no_restore" not in told
     assert run(desk, told.restore).status == "done"
     assert desk.state(redone["redone"]["ref"]) == "cancelled"
     desk.shift(timedelta(hours=1))

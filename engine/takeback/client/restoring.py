@@ -203,15 +203,14 @@ def _already(context: Context, tx: Tx, original: Entry, wish: Wish) -> Envelope 
         return replay
     redo = find(context, tx, earlier.intent.restored_via)
     redone = (redo.bodies.get("result") or {}).get("redone")
-    return Envelope(
-        replay.to_dict()
-        | {"redone_by": redone or {"ref": redo.intent.ref}, "restore": _restore_of(redone)}
-    )
+    document = replay.to_dict() | {"redone_by": redone or {"ref": redo.intent.ref}}
+    if redone is not None:
+        document["restore"] = _restore_of(redone)
+        document.pop("no_restore", None)
+    return Envelope(document)
 
 
-def _restore_of(redone: dict[str, Any] | None) -> dict[str, Any] | None:
-    if redone is None:
-        return None
+def _restore_of(redone: dict[str, Any]) -> dict[str, Any]:
     return {
         "tool": RESTORE.name,
         "arguments": {"ref": redone["ref"]},
