@@ -6,4 +6,4 @@ WORDS = read("GLOSSARY.md").table("word", "meaning").column("word")
 
 
 def test_words_are_in_order_and_each_is_there_once():
-    assert WORDS == sorted(set(WORDS))
+    assert sorted(set(WORDS)) == WORDS

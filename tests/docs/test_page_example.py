@@ -1,11 +1,14 @@
 """What pages show runs as it stands there, and prints what they say it prints."""
 
+import doctest
 import json
 import tomllib
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.docs import command_line, example, page, refusal
 from tests.docs.example import run
 from tests.docs.page import Block, Page, pages
 
@@ -25,10 +28,10 @@ def runs(block: Block) -> bool:
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in pages() if any(map(runs, p.blocks))], ids=lambda page: page.name
+    "shown", [p for p in pages() if any(map(runs, p.blocks))], ids=lambda shown: shown.name
 )
-def test_the_examples_of_a_page_run(page: Page, beginning: dict[str, Any]):
-    for block in filter(runs, page.blocks):
+def test_the_examples_of_a_page_run(shown: Page, beginning: dict[str, Any]):
+    for block in filter(runs, shown.blocks):
         run(block, beginning)
 
 
@@ -56,3 +59,8 @@ def test_an_example_that_prints_something_else_is_noticed(beginning: dict[str, A
 
 def wrong(text: str) -> Block:
     return Block(page="docs/a.md", line=1, language="python", words=frozenset(), said={}, text=text)
+
+
+@pytest.mark.parametrize("module", [command_line, example, page, refusal], ids=lambda m: m.__name__)
+def test_the_examples_of_these_tests_own_modules_hold(module: ModuleType):
+    assert doctest.testmod(module).failed == 0
