@@ -32,6 +32,8 @@ CARRIED_OUT_SECONDS_MAX = 40.0
 LOOK_SECONDS = 0.05
 LOG_LINES_SHOWN = 20
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 DONE, FAILED, USAGE, UNAVAILABLE, INTERRUPTED, READER_GONE = 0, 1, 2, 4, 130, 141
 
 
@@ -216,15 +218,16 @@ def _tail(log: Path) -> str:
 
 @contextmanager
 def _terminated_in_order() -> Iterator[None]:
-    """A SIGTERM ends the demo as Ctrl-C does: everything is taken down first."""
+    """What ends a process, or its terminal, ends the demo as Ctrl-C does: in good order."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = signal.signal(signal.SIGTERM, _interrupt)
+    former = {number: signal.signal(number, _interrupt) for number in ENDING}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -64,7 +64,7 @@ WITH word AS (
 )
 SELECT kind, id, label, more FROM scored
 WHERE score > 0
-ORDER BY score DESC, updated_at DESC, id
+ORDER BY score DESC, array_position(ARRAY['order', 'customer', 'ticket'], kind), updated_at DESC, id
 LIMIT :limit
 """)
 

@@ -22,6 +22,7 @@ from psycopg import sql
 from sqlalchemy.engine import URL, make_url
 
 from takeback import InvalidSettings, Settings, Takeback, Unavailable, embedded, testing
+from takeback.ledger.database import sqlalchemy_url
 from takeback_shop.assembly import assemble
 from takeback_shop.seed import CHARGES
 from takeback_shop.setting import ShopSettings
@@ -66,7 +67,8 @@ class Stage:
 def open_stage(url: str | None) -> Iterator[Stage]:
     """The set-up, on the server behind ``url`` or, when that is None, on one of its own.
 
-    Raises NoDatabase, EmbeddedUnavailable, or InvalidSettings where no mail server is installed.
+    Raises NoDatabase, EmbeddedUnavailable, or InvalidSettings for a URL that is none, and where
+    no mail server is installed.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(_directory()))
@@ -115,8 +117,8 @@ def _embedded_server(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def _database(server_url: str, name: str) -> Iterator[Database]:
-    """A new database on the server, dropped at the end."""
-    server = make_url(server_url).set(drivername="postgresql")
+    """A new database on the server, dropped at the end. Raises InvalidSettings for no URL."""
+    server = make_url(sqlalchemy_url(server_url)).set(drivername="postgresql")
     try:
         with _admin(server) as admin:
             version = admin.info.server_version

@@ -109,7 +109,7 @@ class JsonTeller:
         self._document: dict[str, Any] = {"scenes": []}
 
     def begin(self, setting: Mapping[str, str]) -> None:
-        self._document = {"setting": dict(setting), "scenes": []}
+        self._document = {"status": "done", "setting": dict(setting), "scenes": []}
 
     def beat(self, beat: Beat, *, outcome: str = "") -> None:
         if isinstance(beat, Scene):
