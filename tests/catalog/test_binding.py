@@ -150,7 +150,7 @@ class Needy:
             "the face 'restore' of its handler can't be called",
         ),
     ],
-    ids=str,
+    ids=["number", "nothing", "model", "needy", "perform", "restore"],
 )
 def test_what_can_perform_nothing_is_refused(given, found):
     (line,) = problems(SEARCH, handlers={"search_orders": given})

@@ -147,6 +147,11 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
         (REFUND, {"approval": Approval(argument="reason", over=1)}, "which is no whole number"),
         (REFUND, {"approval": Approval(over=1)}, "its approval has a bound and no argument"),
         (REFUND, {"limits": (Limit(count=10),)}, "its limits are not enforced by this release"),
+        (
+            REFUND,
+            {"key": Key(("charge_id",), version=2, former=(Key(("amount",)),))},
+            "its former recipes are not looked up by this release",
+        ),
         (REFUND, {"approval": Approval(expires=timedelta(0))}, "its approval expires at once"),
         (REFUND, {"affects": Affects(kind="x", id="id")}, "identified by 'id', which is no arg"),
         (REFUND, {"wording": Wording(subject="{amout}")}, "fills in 'amout', which is no argument"),

@@ -247,6 +247,15 @@ def _limits(tool: Tool) -> Iterator[Problem]:
         )
 
 
+def _former(tool: Tool) -> Iterator[Problem]:
+    """What was called under them would be done again, without a word."""
+    if tool.recipe.former:
+        yield (
+            "its former recipes are not looked up by this release",
+            "keep the fields and the version of its key as they were recorded",
+        )
+
+
 def _affects(tool: Tool) -> Iterator[Problem]:
     if tool.affects is not None and tool.affects.id not in tool.arguments.model_fields:
         yield (
@@ -290,6 +299,7 @@ _ARGUMENT_RULES: tuple[Callable[[Tool], Iterator[Problem]], ...] = (
     _differences,
     _approval,
     _limits,
+    _former,
     _affects,
     _wording,
 )
