@@ -91,16 +91,6 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
         (REFUND, {"key": Key("charge_id")}, "its key is the text 'charge_id', not a tuple"),  # type: ignore[arg-type]
         (
             REFUND,
-            {"key": Key(("charge_id",), version=2, former=(Key(("charge",)),))},
-            "key field 'charge' is no argument",
-        ),
-        (
-            REFUND,
-            {"key": Key(("charge_id",), former=(Key(("amount",)),))},
-            "two recipes of its key have one version",
-        ),
-        (
-            REFUND,
             {"key": Key(("charge_id",), scope=window(timedelta(0)))},
             "the window of its key has no length",
         ),

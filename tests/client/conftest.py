@@ -75,6 +75,12 @@ def caller(request: pytest.FixtureRequest, callers: Callable[[str], Caller]) -> 
 
 
 @pytest.fixture(params=["session", "connection", "psycopg", "async_session"])
-def holder(request: pytest.FixtureRequest, callers: Callable[[str], Caller]) -> Caller:
+def joined(request: pytest.FixtureRequest, callers: Callable[[str], Caller]) -> Caller:
     """One caller of each kind of connection."""
+    return callers(request.param)
+
+
+@pytest.fixture(params=["session", "psycopg"])
+def holder(request: pytest.FixtureRequest, callers: Callable[[str], Caller]) -> Caller:
+    """A caller with a session of its own, and one whose handlers are lent one."""
     return callers(request.param)

@@ -77,80 +77,80 @@ def test_a_twin_that_is_rolled_back_while_it_is_waited_for_leaves_the_key_free(d
 
 @pytest.mark.parametrize("snapshot", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_a_twin_behind_the_snapshot_loses_the_transaction_which_succeeds_when_run_again(
-    desk, holder, snapshot
+    desk, joined, snapshot
 ):
-    begin(holder, snapshot)
+    begin(joined, snapshot)
     theirs = desk.app.call(None, "send_letter", LETTER)
     with pytest.raises(RetryTransaction, match="roll it back and run all of it again"):
-        holder.call(desk.app, "send_letter", LETTER)
-    holder.rollback()
-    begin(holder, snapshot)
-    again = holder.call(desk.app, "send_letter", LETTER)
-    holder.commit()
+        joined.call(desk.app, "send_letter", LETTER)
+    joined.rollback()
+    begin(joined, snapshot)
+    again = joined.call(desk.app, "send_letter", LETTER)
+    joined.commit()
     assert (again.ref, again["replayed"]) == (theirs.ref, True)
     assert list(desk.states()) == [theirs.ref]
 
 
-def test_under_read_committed_a_twin_behind_the_first_statement_is_replayed(desk, holder):
-    begin(holder, "READ COMMITTED")
+def test_under_read_committed_a_twin_behind_the_first_statement_is_replayed(desk, joined):
+    begin(joined, "READ COMMITTED")
     theirs = desk.app.call(None, "send_letter", LETTER)
-    told = holder.call(desk.app, "send_letter", LETTER)
-    holder.commit()
+    told = joined.call(desk.app, "send_letter", LETTER)
+    joined.commit()
     assert (told.ref, told["replayed"]) == (theirs.ref, True)
 
 
 @pytest.mark.parametrize("snapshot", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_batch_with_a_twin_behind_the_snapshot_loses_the_transaction(desk, holder, snapshot):
+def test_a_batch_with_a_twin_behind_the_snapshot_loses_the_transaction(desk, joined, snapshot):
     from takeback import Call
 
-    begin(holder, snapshot)
+    begin(joined, snapshot)
     desk.app.call(None, "send_letter", LETTER)
     with pytest.raises(RetryTransaction):
-        holder.call_many(desk.app, [Call(tool="send_letter", arguments=LETTER)])
-    holder.rollback()
-    (again,) = holder.call_many(desk.app, [Call(tool="send_letter", arguments=LETTER)])
+        joined.call_many(desk.app, [Call(tool="send_letter", arguments=LETTER)])
+    joined.rollback()
+    (again,) = joined.call_many(desk.app, [Call(tool="send_letter", arguments=LETTER)])
     assert again["replayed"] is True
 
 
 @pytest.mark.parametrize("snapshot", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_a_restore_of_what_changed_behind_the_snapshot_loses_the_transaction(
-    desk, holder, snapshot
+    desk, joined, snapshot
 ):
     letter = desk.app.call(None, "send_letter", LETTER)
-    begin(holder, snapshot)
+    begin(joined, snapshot)
     theirs = desk.app.restore(None, letter.ref)
     with pytest.raises(RetryTransaction):
-        holder.restore(desk.app, letter.ref)
-    holder.rollback()
-    again = holder.restore(desk.app, letter.ref)
+        joined.restore(desk.app, letter.ref)
+    joined.rollback()
+    again = joined.restore(desk.app, letter.ref)
     assert (again.ref, again["replayed"]) == (theirs.ref, True)
 
 
 @pytest.mark.parametrize("snapshot", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_a_handler_that_meets_a_serialization_failure_loses_the_callers_transaction(
-    desk, holder, snapshot
+    desk, joined, snapshot
 ):
-    begin(holder, snapshot)
+    begin(joined, snapshot)
     desk.rows("UPDATE desk.books SET version = 7 WHERE id = 'b1'")
     with pytest.raises(RetryTransaction):
-        holder.call(desk.app, "set_state", {"book": "b1", "state": "lost"})
-    holder.rollback()
-    begin(holder, snapshot)
-    assert holder.call(desk.app, "set_state", {"book": "b1", "state": "lost"}).status == "done"
-    holder.commit()
+        joined.call(desk.app, "set_state", {"book": "b1", "state": "lost"})
+    joined.rollback()
+    begin(joined, snapshot)
+    assert joined.call(desk.app, "set_state", {"book": "b1", "state": "lost"}).status == "done"
+    joined.commit()
     assert desk.book("b1") == ("b1", "Emma", "lost", 8)
 
 
 @pytest.mark.parametrize("snapshot", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_a_repeat_whose_row_changed_behind_the_snapshot_loses_the_transaction(
-    desk, holder, snapshot
+    desk, joined, snapshot
 ):
     """Whether the effect still stands is asked under a lock, and the snapshot doesn't know."""
     desk.app.call(None, "set_state", {"book": "b1", "state": "lost"})
-    begin(holder, snapshot)
+    begin(joined, snapshot)
     desk.rows("UPDATE desk.books SET state = 'in' WHERE id = 'b1'")
     with pytest.raises(RetryTransaction):
-        holder.call(desk.app, "set_state", {"book": "b1", "state": "lost"})
+        joined.call(desk.app, "set_state", {"book": "b1", "state": "lost"})
 
 
 def test_different_calls_of_serializable_callers_all_commit(desk, callers):
@@ -230,11 +230,11 @@ def test_a_serialization_failure_that_never_ends_is_told_as_in_progress(desk):
     assert desk.is_empty()
 
 
-def test_a_statement_timeout_of_the_callers_connection_loses_its_transaction(desk, holder):
+def test_a_statement_timeout_of_the_callers_connection_loses_its_transaction(desk, joined):
     desk.case("slow", lambda session, arguments: session.execute(text("SELECT pg_sleep(60)")))
-    holder.sql("SET LOCAL statement_timeout = '50ms'")
+    joined.sql("SET LOCAL statement_timeout = '50ms'")
     with pytest.raises(RetryTransaction):
-        holder.call(desk.app, "act", {"case": "slow"})
+        joined.call(desk.app, "act", {"case": "slow"})
 
 
 def test_a_caller_that_idles_in_its_transaction_holds_up_nobody_else(desk, callers):

@@ -86,18 +86,18 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", list(REFUSALS))
-def test_a_refused_local_call_undoes_itself_and_leaves_the_transaction_usable(desk, holder, name):
+def test_a_refused_local_call_undoes_itself_and_leaves_the_transaction_usable(desk, joined, name):
     perform, code = REFUSALS[name]
     desk.case(name, perform)
-    holder.sql(TICKET)
-    xid = holder.xid()
-    refused = holder.call(desk.app, "act", {"case": name})
+    joined.sql(TICKET)
+    xid = joined.xid()
+    refused = joined.call(desk.app, "act", {"case": name})
     assert refused.code == code
     assert refused["effect"] == "none"
     assert refused["repeat_can_succeed"] is (name == "not_dispatched")
-    assert holder.xid() == xid
-    kept = holder.call(desk.app, "send_letter", {"to": "dana", "subject": name})
-    holder.commit()
+    assert joined.xid() == xid
+    kept = joined.call(desk.app, "send_letter", {"to": "dana", "subject": name})
+    joined.commit()
     assert desk.book("mine") is not None
     assert desk.book("b1") == ("b1", "Emma", "in", 1)
     assert desk.book("b8") is None
@@ -120,12 +120,12 @@ def test_a_refused_local_call_undoes_itself_in_a_transaction_of_its_own(desk, na
     assert desk.plays[name].performed == 1
 
 
-def test_a_rejection_is_remembered_and_a_repeat_touches_nothing(desk, holder):
+def test_a_rejection_is_remembered_and_a_repeat_touches_nothing(desk, joined):
     play = desk.case("no", after_a_change(Rejected("on loan", alternatives=[{"case": "later"}])))
-    first = holder.call(desk.app, "act", {"case": "no"})
-    holder.commit()
+    first = joined.call(desk.app, "act", {"case": "no"})
+    joined.commit()
     assert desk.state(first.ref) == "failed"
-    repeat = holder.call(desk.app, "act", {"case": "no"})
+    repeat = joined.call(desk.app, "act", {"case": "no"})
     assert play.performed == 1
     assert repeat.ref == first.ref
     assert repeat["replayed"] is True
@@ -136,50 +136,50 @@ def test_a_rejection_is_remembered_and_a_repeat_touches_nothing(desk, holder):
     assert first["no_restore"] == "it never happened, so there is nothing to take back"
 
 
-def test_a_rejection_is_forgotten_when_the_caller_rolls_back(desk, holder):
+def test_a_rejection_is_forgotten_when_the_caller_rolls_back(desk, joined):
     play = desk.case("no", after_a_change(Rejected("on loan")))
-    holder.call(desk.app, "act", {"case": "no"})
-    holder.rollback()
+    joined.call(desk.app, "act", {"case": "no"})
+    joined.rollback()
     assert desk.is_empty()
-    holder.call(desk.app, "act", {"case": "no"})
+    joined.call(desk.app, "act", {"case": "no"})
     assert play.performed == 2
 
 
-def test_a_wrong_reference_does_not_brick_the_key(desk, holder):
+def test_a_wrong_reference_does_not_brick_the_key(desk, joined):
     """A validation error under a key must not be its answer for ever."""
-    missing = holder.call(desk.app, "set_state", {"book": "b7", "state": "out"})
+    missing = joined.call(desk.app, "set_state", {"book": "b7", "state": "out"})
     assert missing.code == "invalid_argument"
     (violation,) = missing.error["violations"]
     assert violation["field"] == "book"
     assert violation["received"] == "b7"
     assert violation["permitted"] == ["b1", "b2", "b3"]
     assert desk.is_empty()
-    holder.sql("INSERT INTO desk.books (id, title) VALUES ('b7', 'New')")
-    assert holder.call(desk.app, "set_state", {"book": "b7", "state": "out"}).status == "done"
-    holder.commit()
+    joined.sql("INSERT INTO desk.books (id, title) VALUES ('b7', 'New')")
+    assert joined.call(desk.app, "set_state", {"book": "b7", "state": "out"}).status == "done"
+    joined.commit()
     assert desk.book("b7") == ("b7", "New", "out", 2)
 
 
-def test_a_handler_that_broke_may_be_called_again(desk, holder):
+def test_a_handler_that_broke_may_be_called_again(desk, joined):
     play = desk.case("flaky", after_a_change(ZeroDivisionError()))
-    assert holder.call(desk.app, "act", {"case": "flaky"}).code == "internal_error"
+    assert joined.call(desk.app, "act", {"case": "flaky"}).code == "internal_error"
     play.perform = None
-    assert holder.call(desk.app, "act", {"case": "flaky"}).status == "done"
-    holder.commit()
+    assert joined.call(desk.app, "act", {"case": "flaky"}).status == "done"
+    joined.commit()
     assert play.performed == 2
 
 
-def test_without_a_savepoint_the_refusal_is_raised(desk, holder):
+def test_without_a_savepoint_the_refusal_is_raised(desk, joined):
     desk.case("no", after_a_change(Rejected("on loan")))
     with pytest.raises(Rejected, match="on loan"):
-        holder.call(desk.app, "act", {"case": "no"}, savepoint=False)
-    holder.rollback()
+        joined.call(desk.app, "act", {"case": "no"}, savepoint=False)
+    joined.rollback()
     desk.case("broken", after_a_change(ZeroDivisionError("secret")))
     with pytest.raises(HandlerBroke) as raised:
-        holder.call(desk.app, "act", {"case": "broken"}, savepoint=False)
+        joined.call(desk.app, "act", {"case": "broken"}, savepoint=False)
     assert "secret" not in str(raised.value)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    holder.rollback()
+    joined.rollback()
     assert desk.is_empty()
     assert desk.book("b1") == ("b1", "Emma", "in", 1)
 
@@ -192,9 +192,9 @@ def test_without_a_savepoint_a_call_in_its_own_transaction_is_rolled_back(desk):
     assert desk.book("b1") == ("b1", "Emma", "in", 1)
 
 
-def test_without_a_savepoint_a_good_call_is_as_good(desk, holder):
-    envelope = holder.call(desk.app, "delete_book", {"book": "b1"}, savepoint=False)
-    holder.commit()
+def test_without_a_savepoint_a_good_call_is_as_good(desk, joined):
+    envelope = joined.call(desk.app, "delete_book", {"book": "b1"}, savepoint=False)
+    joined.commit()
     assert desk.state(envelope.ref) == "succeeded"
     assert desk.book("b1") is None
 
@@ -276,7 +276,7 @@ def test_refused_calls_nest_in_the_handlers_of_others(desk):
     assert sorted(desk.states().values()) == ["failed", "succeeded"]
 
 
-def test_while_a_handler_runs_the_transaction_names_its_intent(desk, holder):
+def test_while_a_handler_runs_the_transaction_names_its_intent(desk, joined):
     who = (
         "SELECT current_setting('takeback.tenant', true), current_setting('takeback.intent', true)"
     )
@@ -288,13 +288,13 @@ def test_while_a_handler_runs_the_transaction_names_its_intent(desk, holder):
 
     desk.case("inner", lambda session, arguments: list(session.execute(text(who)).one()))
     desk.case("outer", outer)
-    envelope = holder.call(desk.app, "act", {"case": "outer"})
-    holder.commit()
+    envelope = joined.call(desk.app, "act", {"case": "outer"})
+    joined.commit()
     entry = desk.app.show(envelope.ref).entry
     before, after = entry.bodies["result"]["result"]
     assert before == ["default", str(entry.intent.id)]
     assert after == before, "the inner call has forgotten whose turn it is"
-    assert holder.sql("SELECT coalesce(current_setting('takeback.intent', true), '')") == [("",)]
+    assert joined.sql("SELECT coalesce(current_setting('takeback.intent', true), '')") == [("",)]
 
 
 def test_a_deferred_constraint_refuses_the_commit_without_words_of_its_own(desk, caplog):
@@ -311,13 +311,13 @@ def test_a_deferred_constraint_refuses_the_commit_without_words_of_its_own(desk,
     assert desk.is_empty()
 
 
-def test_a_read_that_breaks_leaves_the_callers_transaction_usable(desk, holder):
+def test_a_read_that_breaks_leaves_the_callers_transaction_usable(desk, joined):
     desk.case("broken", lambda session, arguments: session.execute(text("SELECT 1 / 0")).all())
-    holder.sql(TICKET)
-    envelope = holder.call(desk.app, "look", {"case": "broken"})
+    joined.sql(TICKET)
+    envelope = joined.call(desk.app, "look", {"case": "broken"})
     assert (envelope.status, envelope.code) == ("unavailable", "provider_unavailable")
     assert envelope["repeat_can_succeed"] is True
-    holder.commit()
+    joined.commit()
     assert desk.book("mine") is not None
 
 

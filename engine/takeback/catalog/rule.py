@@ -159,15 +159,6 @@ def _key(tool: Tool) -> Iterator[Problem]:
             "name in key=(...) the arguments that make two calls the same one",
         )
     yield from _recipe(tool, tool.recipe)
-    versions = [tool.recipe.version]
-    for former in tool.recipe.former:
-        yield from _recipe(tool, former)
-        versions.append(former.version)
-    if len(set(versions)) < len(versions):
-        yield (
-            f"two recipes of its key have one version ({', '.join(map(str, versions))})",
-            "number them apart, the present one highest",
-        )
 
 
 def _fields(key: object) -> object:

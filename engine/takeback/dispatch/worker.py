@@ -124,26 +124,27 @@ class Worker:
         try:
             is_over = self._turn(drain=drain)
         except errors.Unavailable as problem:
-            self._wait_out(problem)
+            self._wait_out(problem.code)
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError) as problem:
             self._faults += 1
             if self._faults >= FAULTS_MAX:
                 raise
-            self._wait_out(problem)
+            logger.error("worker_failed", exc_info=problem)
+            self._wait_out("internal_error")
         else:
             self._troubles = self._faults = 0
             self._succeeded_at = self._monotonic()
             return is_over
         return False
 
-    def _wait_out(self, problem: Exception) -> None:
+    def _wait_out(self, code: str) -> None:
         pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
         self._troubles += 1
         logger.warning(
             "worker_waits",
+            code=code,
             seconds=pause,
             seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
-            exc_info=problem,
         )
         self._sleep(pause)
 

@@ -25,30 +25,22 @@ from takeback.model.event import Event, encode
 from takeback.model.evolve import evolve
 from takeback.model.intent import Fact, Intent, micros
 
-APPEND = Statement(
-    name="append",
-    sentence="Stores events, bodies and the changed projections of intents that are locked.",
-    index="intents_pkey",
-    lock="none beyond the rows that are already locked",
-    text=text("""
-WITH fenced AS (
-    UPDATE takeback.intents AS i
-    SET state = n.state, version = n.version,
-        due_at = takeback.instant(n.due_us), attempt = n.attempt, epoch = n.epoch,
-        attempts_unknown = n.attempts_unknown,
+_SET = """
+    SET state = n.state, version = n.version, due_at = takeback.instant(n.due_us),
+        attempt = n.attempt, epoch = n.epoch, attempts_unknown = n.attempts_unknown,
         begin_before = takeback.instant(n.begin_before_us),
         lease_until = takeback.instant(n.lease_us), affected_count = n.affected_count,
         restored_via = n.restored_via, taken_back_by = n.taken_back_by,
         settled_at = takeback.instant(n.settled_us), last_word = n.last_word,
-        contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex')
-    FROM json_to_recordset(CAST(:intents AS json)) AS n (
+        contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex')"""
+
+_AS_N = """AS n (
         tenant text, id uuid, was int, state text, version int, due_us bigint, attempt int,
         epoch int, attempts_unknown int[], begin_before_us bigint, lease_us bigint,
         affected_count bigint, restored_via text, taken_back_by text, settled_us bigint,
-        last_word text, contradicted boolean, head_hash text)
-    WHERE i.tenant = n.tenant AND i.id = n.id AND i.version = n.was
-    RETURNING i.tenant, i.id
-), event AS (
+        last_word text, contradicted boolean, head_hash text)"""
+
+_BESIDE = """), event AS (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
     SELECT e.tenant, e.intent_id, e.version, e.position, e.kind, e.schema,
@@ -64,9 +56,43 @@ WITH fenced AS (
         tenant text, intent_id uuid, version int, name text, salt text, body text)
     JOIN fenced ON fenced.tenant = b.tenant AND fenced.id = b.intent_id
 )
-SELECT count(*) FROM fenced
+SELECT count(*) FROM fenced"""
+
+APPEND = Statement(
+    name="append",
+    sentence="Stores events, bodies and the changed projection of one intent that is locked.",
+    index="intents_pkey",
+    lock="none beyond the row that is already locked",
+    text=text(f"""
+WITH fenced AS (
+    UPDATE takeback.intents AS i {_SET}
+    FROM json_to_record(CAST(:intents AS json)) {_AS_N}
+    WHERE i.tenant = n.tenant AND i.id = n.id AND i.version = n.was
+    RETURNING i.tenant, i.id
+{_BESIDE}
 """),
 )
+
+APPEND_MANY = Statement(
+    name="append_many",
+    sentence="Stores events, bodies and the changed projections of intents that are locked.",
+    index="intents_pkey",
+    lock="none beyond the rows that are already locked",
+    text=text(f"""
+WITH fenced AS (
+    UPDATE takeback.intents AS i {_SET}
+    FROM (SELECT n.tenant, n.id, n.was, n.state, n.version, n.due_us, n.attempt, n.epoch,
+                 n.attempts_unknown, n.begin_before_us, n.lease_us, n.affected_count,
+                 n.restored_via, n.taken_back_by, n.settled_us, n.last_word, n.contradicted,
+                 n.head_hash
+          FROM json_to_recordset(CAST(:intents AS json)) {_AS_N}
+          LIMIT CAST(:count AS int)) AS n
+    WHERE i.tenant = n.tenant AND i.id = n.id AND i.version = n.was
+    RETURNING i.tenant, i.id
+{_BESIDE}
+"""),
+)
+"""The limit cuts nothing off: it tells the planner how many rows there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +124,7 @@ def append(tx: Tx, changes: Iterable[Change]) -> list[Intent]:
     intents = [rows.lay_out(change) for change in changes]
     if not intents:
         return []
-    (stored,) = tx.row(
-        APPEND,
-        {
-            "intents": json.dumps(rows.intents),
-            "events": json.dumps(rows.events),
-            "bodies": json.dumps(rows.bodies),
-        },
-    )
+    stored = rows.store(tx)
     if stored != len(intents):
         raise LeaseLost(f"{len(intents) - stored} of {len(intents)} intents were changed by others")
     return intents
@@ -132,6 +151,18 @@ class _Rows:
         was = {"tenant": before.tenant, "id": str(before.id), "was": before.version}
         self.intents.append(was | changed_columns(intent))
         return intent
+
+    def store(self, tx: Tx) -> int:
+        """Says the statement; answers with how many of the intents were as they had been locked."""
+        one = len(self.intents) == 1
+        parameters = {
+            "intents": json.dumps(self.intents[0] if one else self.intents),
+            "events": json.dumps(self.events),
+            "bodies": json.dumps(self.bodies),
+            "count": len(self.intents),
+        }
+        (stored,) = tx.row(APPEND if one else APPEND_MANY, parameters)
+        return int(stored)
 
     def _lay_out_event(self, intent: Intent, position: int, now: datetime, event: Event) -> Intent:
         version, at_us, payload = intent.version + 1, micros(now), encode(event)

@@ -42,7 +42,7 @@ ANY_COLUMNS = re.sub(_MICROS, _FINITE, COLUMNS) + ", i.version, i.head_hash"
 COUNT_INTENTS = Statement(
     name="count_intents",
     sentence="Counts the intents, for a progress bar.",
-    index="intents_pkey",
+    index=None,
     lock="none",
     text=text("SELECT count(*) FROM takeback.intents"),
 )

@@ -26,7 +26,7 @@ RECORD_MANY = Statement(
     index="intents_key_is_recorded_once",
     lock="each key's advisory lock (tried), the barrier (shared), the new rows",
     text=text("""
-WITH wanted AS MATERIALIZED (
+WITH fresh AS MATERIALIZED (
     SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.run,
            w.principal, w.state, w.window_us, w.not_before_us, w.after, w.repeat_of, w.payload,
            w.salt, w.arguments
@@ -35,31 +35,30 @@ WITH wanted AS MATERIALIZED (
         key_lock bigint, run text, principal text, state text, window_us bigint,
         not_before_us bigint, after text[], repeat_of text, payload text, salt text,
         arguments text)
-), fresh AS MATERIALIZED (
-    SELECT w.ordinal FROM wanted AS w
-    WHERE NOT EXISTS (SELECT FROM takeback.intents AS i
-                      WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key)
-    ORDER BY w.key
+    LEFT JOIN LATERAL (SELECT true AS there FROM takeback.intents AS i
+                       WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key
+                       LIMIT 1) AS twin ON true
+    WHERE NOT coalesce(twin.there, false)
 ), opened AS MATERIALIZED (
-    SELECT w.ordinal FROM wanted AS w JOIN fresh USING (ordinal)
-    WHERE pg_try_advisory_xact_lock(w.key_lock)
+    SELECT f.ordinal, f.ref, f.tool, f.tool_version, f.effect, f.key, f.run, f.principal, f.state,
+           f.window_us, f.not_before_us, f.after, f.repeat_of, f.payload, f.salt, f.arguments
+    FROM fresh AS f WHERE pg_try_advisory_xact_lock(f.key_lock)
 ), barrier AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
 ), placed AS MATERIALIZED (
-    SELECT opened.ordinal, takeback.micros(takeback.now()) AS at_us
+    SELECT opened.*, takeback.micros(takeback.now()) AS at_us
     FROM barrier CROSS JOIN opened ORDER BY opened.ordinal
 ), minted AS MATERIALIZED (
-    SELECT placed.ordinal, placed.at_us, takeback.new_id(placed.at_us) AS id,
+    SELECT placed.*, takeback.new_id(placed.at_us) AS id,
            nextval('takeback.events_position') AS position
     FROM placed
 ), linked AS MATERIALIZED (
-    SELECT m.ordinal, m.at_us, takeback.instant(m.at_us) AS at, m.id, m.position, w.ref, w.tool,
-           w.tool_version, w.effect, w.key, w.run, w.principal, w.state, w.window_us,
-           takeback.instant(w.not_before_us) AS not_before, w.after, w.repeat_of, w.payload,
-           w.salt, w.arguments,
-           takeback.chain_hash(CAST(:genesis AS bytea), CAST(:tenant AS text), m.id, 1,
-                               m.position, 'intent.recorded', 1, m.at_us, w.payload) AS hash
-    FROM minted AS m JOIN wanted AS w USING (ordinal)
+    SELECT minted.*, takeback.instant(minted.at_us) AS at,
+           takeback.instant(minted.not_before_us) AS not_before,
+           takeback.chain_hash(CAST(:genesis AS bytea), CAST(:tenant AS text), minted.id, 1,
+                               minted.position, 'intent.recorded', 1, minted.at_us,
+                               minted.payload) AS hash
+    FROM minted
 ), intent AS (
     INSERT INTO takeback.intents
         (tenant, id, ref, tool, tool_version, effect, key, generation, run, principal, state,

@@ -20,7 +20,6 @@ are prepared. The casts choose among the functions of that name that releases ne
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -129,5 +128,5 @@ def key_lock(tenant: str, key: str) -> int:
     >>> key_lock("t", "k") == key_lock("t", "k") != key_lock("u", "k")
     True
     """
-    digest = sha256(json.dumps([tenant, key]).encode()).digest()
+    digest = sha256(f"{len(tenant)}:{tenant}{key}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

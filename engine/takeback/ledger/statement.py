@@ -15,8 +15,8 @@ _DIALECT: Dialect = make_url("postgresql+psycopg://").get_dialect()()
 class Statement:
     """One statement of the ledger.
 
-    ``index`` names what it reads through (None when it reads no table of ours), ``lock`` what it
-    takes. ``sql`` is the text as the driver wants it.
+    ``index`` names what it reads through (None when it reads no table of ours, or all of one),
+    ``lock`` what it takes. ``sql`` is the text as the driver wants it.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Statement:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sql", str(self.text.compile(dialect=_DIALECT)))
+        assert self.name not in STATEMENTS, f"two statements are named {self.name!r}"
         STATEMENTS[self.name] = self
 
 
