@@ -1,0 +1,173 @@
+"""The ledger's tables as they are declared: what the migrations must add up to.
+
+A test holds the two against each other, in every column, constraint and index. Statements are
+written as text all the same: this is for whoever reads the ledger through SQLAlchemy, and for
+those who write the next migration.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Sequence,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, DOMAIN, JSONB, TIMESTAMP, UUID
+
+from takeback.model.intent import State
+
+METADATA = MetaData(schema="takeback")
+
+EVENTS_POSITION = Sequence("events_position", metadata=METADATA, data_type=BigInteger())
+"""Places in the log; see ``takeback.ledger.barrier`` for why reading by them is not simple."""
+
+_WORD = Text(collation="C")
+_INSTANT = TIMESTAMP(timezone=True)
+_STATES = ", ".join(f"'{state.value}'" for state in State)
+
+STATE = DOMAIN(
+    "state",
+    Text(),
+    schema="takeback",
+    collation="C",
+    constraint_name="state_is_known",
+    check=text(f"VALUE IN ({_STATES})"),
+)
+VERSION = DOMAIN(
+    "version",
+    Integer(),
+    schema="takeback",
+    constraint_name="version_counts_from_one",
+    check=text("VALUE >= 1"),
+)
+BYTES32 = DOMAIN(
+    "bytes32",
+    LargeBinary(),
+    schema="takeback",
+    constraint_name="is_32_bytes",
+    check=text("octet_length(VALUE) = 32"),
+)
+
+INTENTS = Table(
+    "intents",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("id", UUID(), nullable=False),
+    Column("ref", _WORD, nullable=False),
+    Column("tool", _WORD, nullable=False),
+    Column("tool_version", Integer, nullable=False),
+    Column("effect", _WORD, nullable=False),
+    Column("key", _WORD, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("run", _WORD),
+    Column("principal", _WORD, nullable=False),
+    Column("state", STATE, nullable=False),
+    Column("version", VERSION, nullable=False),
+    Column("recorded_at", _INSTANT, nullable=False),
+    Column("window_us", BigInteger, nullable=False),
+    Column("not_before", _INSTANT),
+    Column("after", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("due_at", _INSTANT),
+    Column("attempt", Integer, nullable=False, server_default=text("0")),
+    Column("epoch", Integer, nullable=False, server_default=text("0")),
+    Column("attempts_unknown", ARRAY(Integer), nullable=False, server_default=text("'{}'")),
+    Column("begin_before", _INSTANT),
+    Column("lease_until", _INSTANT),
+    Column("affected_count", BigInteger, nullable=False, server_default=text("0")),
+    Column("restores", UUID()),
+    Column("repeat_of", _WORD),
+    Column("restored_via", _WORD),
+    Column("taken_back_by", _WORD),
+    Column("settled_at", _INSTANT),
+    Column("last_word", STATE),
+    Column("contradicted", Boolean, nullable=False, server_default=text("false")),
+    Column("head_hash", BYTES32, nullable=False),
+    PrimaryKeyConstraint("tenant", "id", name="intents_pkey"),
+    CheckConstraint(
+        "state NOT IN ('held', 'due') OR due_at IS NOT NULL",
+        name="intents_due_is_set_when_claimable",
+    ),
+    CheckConstraint(
+        "state NOT IN ('claimed', 'executing') OR lease_until IS NOT NULL",
+        name="intents_lease_is_set_when_owned",
+    ),
+    Index(
+        "intents_ref_is_unique",
+        "tenant",
+        "ref",
+        unique=True,
+        postgresql_where=text("ref IS NOT NULL"),
+    ),
+    Index(
+        "intents_key_is_recorded_once",
+        "tenant",
+        "key",
+        "generation",
+        unique=True,
+        postgresql_where=text("key IS NOT NULL"),
+    ),
+    Index("intents_due", "due_at", postgresql_where=text("state IN ('held', 'due')")),
+    Index(
+        "intents_lease", "lease_until", postgresql_where=text("state IN ('claimed', 'executing')")
+    ),
+    Index(
+        "intents_stopped",
+        "state",
+        "tool",
+        "tool_version",
+        postgresql_where=text(
+            "state IN ('awaiting_approval', 'waiting', 'in_doubt', 'parked', 'restoring')"
+        ),
+    ),
+    Index("intents_run", "tenant", "run", "id", postgresql_where=text("run IS NOT NULL")),
+)
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("intent_id", UUID(), nullable=False),
+    Column("version", VERSION, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("kind", _WORD, nullable=False),
+    Column("schema", Integer, nullable=False),
+    Column("recorded_at", _INSTANT, nullable=False),
+    Column("payload", _WORD, nullable=False),
+    Column("hash", BYTES32, nullable=False),
+    PrimaryKeyConstraint("tenant", "intent_id", "version", name="events_pkey"),
+    Index("events_position_order", "position"),
+)
+
+BODIES = Table(
+    "bodies",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("intent_id", UUID(), nullable=False),
+    Column("version", VERSION, nullable=False),
+    Column("name", _WORD, nullable=False),
+    Column("salt", BYTES32, nullable=False),
+    Column("body", _WORD, nullable=False),
+    PrimaryKeyConstraint("tenant", "intent_id", "version", "name", name="bodies_pkey"),
+)
+
+TOMBSTONES = Table(
+    "tombstones",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("intent_id", UUID(), nullable=False),
+    Column("number", BigInteger, Identity(always=True), nullable=False),
+    Column("target", Text, nullable=False),
+    Column("image", JSONB, nullable=False),
+    PrimaryKeyConstraint("tenant", "intent_id", "number", name="tombstones_pkey"),
+)

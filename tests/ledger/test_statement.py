@@ -1,0 +1,323 @@
+"""Every statement is a document: named, explained, and planned through the index that it names."""
+
+import ast
+import importlib
+import json
+import pkgutil
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import takeback.ledger
+import takeback_migrations
+from takeback.ledger.statement import STATEMENTS, Statement
+from tests.database import Databases
+from tests.ledger.scribe import Scribe, record, record_many, recorded
+
+for module in pkgutil.iter_modules(takeback.ledger.__path__, "takeback.ledger."):
+    importlib.import_module(module.name)
+
+NAMES = sorted(STATEMENTS)
+ROOM = Path(takeback.ledger.__path__[0])
+ROWS = 3000
+
+TENANT = "default"
+ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+TOOLS = '{"send_customer_email": 1}'
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "act": {"tenant": TENANT, "intent": ID},
+    "agenda": {"tools": TOOLS},
+    "append": {"intents": "{}", "events": "[{}]", "bodies": "[{}]"},
+    "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
+    "barrier_holders": {},
+    "count_intents": {},
+    "history": {"tenant": TENANT, "id": ID},
+    "last_position": {},
+    "list": {"tenant": TENANT, "state": "held", "tool": None, "age_us": None, "limit": 50},
+    "list_run": {
+        "tenant": TENANT,
+        "run": "run-42",
+        "state": "held",
+        "tool": None,
+        "age_us": None,
+        "limit": 50,
+    },
+    "lock": {"tenant": TENANT, "ids": [ID]},
+    "lock_due": {"tools": TOOLS, "limit": 100},
+    "lock_expired": {"limit": 100},
+    "lock_free": {"tenants": [TENANT], "ids": [ID]},
+    "lock_row": {"tenant": TENANT, "id": ID, "no_instant": 0},
+    "open_intents": {"counted_max": 1000},
+    "plant_row": {"tenant": TENANT, "id": ID, "row": "{}"},
+    "read": {"tenant": TENANT, "id": ID},
+    "read_by_key": {"tenant": TENANT, "key": "k1:a"},
+    "read_by_ref": {"tenant": TENANT, "ref": "a-1"},
+    "read_log": {"after": 1, "safe": 100, "limit": 100},
+    "read_many": {"tenants": [TENANT], "ids": [ID]},
+    "refs_of": {"tenants": [TENANT], "ids": [ID]},
+    "record": {
+        "tenant": TENANT,
+        "key": "k1:a",
+        "generation": 0,
+        "key_lock": 1,
+        "ref": "a-1",
+        "tool": "a",
+        "tool_version": 1,
+        "effect": "remote",
+        "run": None,
+        "principal": "p",
+        "state": "due",
+        "window_us": 0,
+        "not_before_us": None,
+        "after": None,
+        "restores": None,
+        "repeat_of": None,
+        "payload": "{}",
+        "salt": bytes(32),
+        "arguments": "{}",
+    },
+    "record_many": {
+        "tenant": TENANT,
+        "genesis": bytes(32),
+        "calls": json.dumps([{"ordinal": 0, "key": "k1:a", "state": "due"}]),
+    },
+    "refs_like": {"tenant": TENANT, "low": "a-", "high": "a-~", "limit": 10},
+    "revision": {},
+    "server": {},
+    "walk_bodies": {
+        "tenant": TENANT,
+        "id": ID,
+        "version": 1,
+        "name": "",
+        "last_tenant": TENANT,
+        "last_id": ID,
+        "limit": 100,
+    },
+    "walk_events": {
+        "tenant": TENANT,
+        "id": ID,
+        "version": 1,
+        "last_tenant": TENANT,
+        "last_id": ID,
+        "limit": 100,
+        "no_instant": 0,
+    },
+    "walk_intents": {"tenant": TENANT, "id": ID, "limit": 100, "no_instant": 0},
+    "write_row": {"tenant": TENANT, "id": ID, "row": "{}"},
+}
+
+# What these read is bounded by their parameters, by a unique key, or by one intent's life.
+BOUNDED = frozenset(
+    {
+        *(
+            "append",
+            "append_many",
+            "lock",
+            "lock_free",
+            "lock_row",
+            "read",
+            "read_by_ref",
+            "read_many",
+            "refs_of",
+        ),
+        *("plant_row", "write_row", "record", "record_many", "history"),
+    }
+)
+# What is said on a caller's connection, where plans may be kept: these are planned well from the
+# start, when the planner knows nothing of the tables yet.
+KEPT = ("act", "append", "history", "list_run", "lock", "read", "read_by_key", "read_by_ref")
+# These read no table of ours but a sequence, the version, or settings.
+ELSEWHERE = frozenset({"act", "barrier_holders", "last_position", "revision", "server"})
+WHOLE = frozenset({"count_intents"})
+
+
+@pytest.fixture(scope="module")
+def young_url(databases: Databases) -> Iterator[str]:
+    """A ledger that was migrated a moment ago, and that nobody has analysed."""
+    with databases.empty() as url:
+        takeback_migrations.upgrade(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def grown_url(databases: Databases) -> Iterator[str]:
+    """A ledger with some thousand intents of one tenant, and the planner knows."""
+    with databases.empty() as url:
+        takeback_migrations.upgrade(url)
+        scribe = Scribe(random.Random(7))
+        with psycopg.connect(url) as tx:
+            for start in range(0, ROWS, 1000):
+                batch = [
+                    scribe.entry(run=f"run-{n // 10}", becomes="held" if n % 3 else "due")
+                    for n in range(start, start + 1000)
+                ]
+                assert len(record_many(tx, batch)) == 1000
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute("VACUUM ANALYZE")
+        yield url
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def plan_of(url: str, statement: Statement, mode: str) -> list[dict[str, Any]]:
+    """The plan of a prepared statement, made for these parameters or for any."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.sql)))
+    assert set(names) == EXAMPLES[statement.name].keys(), statement.name
+    text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m.group(1)) + 1}", statement.sql)
+    with psycopg.connect(url, cursor_factory=psycopg.ClientCursor) as tx:
+        tx.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        tx.execute(f"PREPARE one AS {text.replace('%%', '%')}".encode())
+        values = [EXAMPLES[statement.name][name] for name in names]
+        called = f"one({', '.join(['%s'] * len(names))})" if names else "one"
+        row = tx.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {called}".encode(), values).fetchone()
+        tx.rollback()
+    assert row is not None
+    return list(nodes(row[0][0]["Plan"]))
+
+
+MODES = ("force_custom_plan", "force_generic_plan")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
+def test_each_statement_is_planned_through_the_index_that_it_names(
+    grown_url: str, name: str, mode: str
+):
+    check_plan(plan_of(grown_url, STATEMENTS[name], mode), STATEMENTS[name])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", [*KEPT, "record", "record_many"])
+def test_a_plan_that_is_kept_from_the_first_day_is_the_right_one(
+    young_url: str, name: str, mode: str
+):
+    check_plan(plan_of(young_url, STATEMENTS[name], mode), STATEMENTS[name])
+
+
+def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
+    scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
+    indexes = {node["Index Name"] for node in plan if "Index Name" in node}
+    indexes |= {one for node in plan for one in node.get("Conflict Arbiter Indexes", ())}
+    if statement.name in ELSEWHERE | WHOLE:
+        assert statement.index is None
+        return
+    assert scanned == set()
+    if statement.name != "record":  # a function: another test counts what it looks through
+        assert statement.index in indexes, indexes
+
+
+@pytest.mark.parametrize("name", ["lock_due", "lock_expired", "read_log", "list", "list_run"])
+def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
+    plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan")
+    assert "Sort" not in [node["Node Type"] for node in plan]
+
+
+@pytest.mark.parametrize("url", ["young_url", "grown_url"])
+def test_recording_finds_twins_through_the_key_and_reads_no_table_whole(
+    request: pytest.FixtureRequest, url: str
+):
+    scribe = Scribe(random.Random(url))
+    with psycopg.connect(request.getfixturevalue(url)) as tx:
+        before = scans(tx)
+        batch = [scribe.entry() for _ in range(10)]
+        for entry in batch:
+            recorded(tx, entry)
+            assert record(tx, entry).answer == "found"
+        after = scans(tx)
+        tx.rollback()
+    looked = {name: after[name] - before[name] for name in after}
+    # Each insert looks into every unique index for what it would collide with.
+    assert {name: count for name, count in looked.items() if count} == {
+        "intents_key_is_recorded_once": 10 + 10 + 10,
+        "intents_pkey": 10,
+        "intents_ref_is_unique": 10,
+    }
+
+
+def scans(tx: psycopg.Connection[Any]) -> dict[str, int]:
+    """How often this transaction has scanned each table whole, and each index."""
+    rows = tx.execute(
+        """
+        SELECT relname, pg_stat_get_xact_numscans(pg_class.oid) FROM pg_class
+        WHERE relnamespace = 'takeback'::regnamespace AND relkind IN ('r', 'i')
+        """
+    ).fetchall()
+    return dict(rows)
+
+
+def test_there_is_an_example_of_each_statement():
+    assert EXAMPLES.keys() == STATEMENTS.keys()
+
+
+def test_a_name_given_twice_is_refused():
+    statement = STATEMENTS["read"]
+    with pytest.raises(AssertionError, match="'read'"):
+        Statement(
+            name="read",
+            sentence=statement.sentence,
+            index=None,
+            lock="none",
+            text=statement.text,
+        )
+    assert STATEMENTS["read"] is statement
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_statement_says_in_a_sentence_what_it_does_and_what_it_locks(name: str):
+    statement = STATEMENTS[name]
+    assert statement.sentence[0].isupper() and statement.sentence.endswith(".")
+    assert statement.lock
+    writes = re.search(r"FOR UPDATE|INSERT INTO|UPDATE takeback|advisory|record\(", statement.sql)
+    reads_locks = name == "barrier_holders"
+    assert (statement.lock == "none") == (writes is None or reads_locks), statement.lock
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_statement_reads_more_rows_than_it_is_told(name: str):
+    sql = STATEMENTS[name].sql
+    bounded = name in BOUNDED | ELSEWHERE | WHOLE
+    assert bounded or "LIMIT" in sql
+
+
+def test_every_text_of_the_room_belongs_to_a_statement():
+    strangers = []
+    for path in sorted(ROOM.glob("*.py")):
+        if path.name != "table.py":  # its texts are conditions of indexes and defaults
+            strangers += [f"{path.name}:{line}" for line in loose_texts(path.read_text())]
+    assert strangers == []
+
+
+def test_a_text_outside_of_a_statement_is_found():
+    assert loose_texts("rows = tx.execute(text('SELECT 1'))") == [1]
+    assert loose_texts("A = Statement(name='a', text=text('SELECT 1'))") == []
+    assert loose_texts("def f():\n    return Statement(name='a', text=text('SELECT 1'))") == [2]
+
+
+def loose_texts(source: str) -> list[int]:
+    """The lines where SQL is written that no test explains."""
+    tree = ast.parse(source)
+    listed = {
+        keyword.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if isinstance(node.value.func, ast.Name) and node.value.func.id == "Statement"
+        for keyword in node.value.keywords
+    }
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "text"
+        and node not in listed
+    ]
