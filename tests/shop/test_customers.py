@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -83,7 +84,23 @@ def driver(shop):
         yield joined
 
 
-@pytest.mark.parametrize("caller", [session, connection, driver])
+@contextmanager
+def driver_with_rows_as_dictionaries(shop):
+    with psycopg.connect(shop.url, row_factory=dict_row) as joined:
+        yield joined
+
+
+@contextmanager
+def serializable(shop):
+    engine = shop.engine.execution_options(isolation_level="SERIALIZABLE")
+    with Session(engine) as joined, joined.begin():
+        yield joined
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [session, connection, driver, driver_with_rows_as_dictionaries, serializable],
+)
 def test_deleting_and_restoring_join_whatever_transaction_the_caller_has(shop, caller):
     before = shop.digest()
     with caller(shop) as tx:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 pytestmark = pytest.mark.slow
 
-SECONDS_MAX = 60
+SECONDS_MAX = 100
 OWN_DATABASE = re.compile(r"takeback_demo_\w+")
 REF = re.compile(r"\b(?:send_customer_email|restore)-[0-9A-Z]{8}\b")
 
