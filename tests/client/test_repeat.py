@@ -261,6 +261,14 @@ def test_a_repeat_of_another_call_is_refused(desk, holder):
     assert len(desk.states()) == 0
 
 
+def test_a_repeat_is_known_by_its_key_where_its_arguments_are_forgotten(desk):
+    first = desk.app.call(None, "refund", REFUND)
+    desk.rows("DELETE FROM takeback.bodies")
+    told = desk.app.call(None, "refund", REFUND | {"amount": 200}, repeat_of=first.ref)
+    assert told.code == "invalid_argument"
+    assert desk.app.call(None, "refund", REFUND, repeat_of=first.ref).status == "scheduled"
+
+
 def test_a_repeat_of_another_tenants_call_is_refused(desk):
     theirs = desk.make_app(tenant="theirs").call(None, "refund", REFUND)
     assert desk.app.call(None, "refund", REFUND, repeat_of=theirs.ref).code == "no_such_ref"

@@ -293,22 +293,28 @@ def _is_quiet(effect: Local, request: Request, twin: reading.Entry) -> bool:
 
 def _require_first(context: Context, tx: Tx, request: Request) -> None:
     """What is to happen once more has to have been asked for before, by an equal call."""
-    first = find(context, tx, request.repeat_of or "").intent
-    tool = request.bound.tool
-    equal = tuple(
-        derive_key(
-            tenant=context.tenant,
-            tool=tool.name,
-            recipe=recipe,
-            arguments=request.arguments.canonical,
-            run=first.run or request.event.run,
-            repeat_of=first.repeat_of,
-            secret=context.key_secret,
-        )
-        for recipe in (tool.recipe, *tool.recipe.former)
+    first = find(context, tx, request.repeat_of or "")
+    if not _is_equal(context, request, first):
+        raise errors.InvalidArguments([_not_a_repeat(request.bound.tool, first.intent)])
+
+
+def _is_equal(context: Context, request: Request, first: reading.Entry) -> bool:
+    """Whether the key's arguments are those of the first; its key tells once they are forgotten."""
+    tool, intent = request.bound.tool, first.intent
+    if intent.tool != tool.name:
+        return False
+    if "arguments" in first.bodies:
+        differing = {d.field.split(".", 1)[0] for d in _differences(tool, first, request)}
+        return differing.isdisjoint(tool.recipe.fields)
+    return intent.key == derive_key(
+        tenant=context.tenant,
+        tool=tool.name,
+        recipe=tool.recipe,
+        arguments=request.arguments.canonical,
+        run=intent.run or request.event.run,
+        repeat_of=intent.repeat_of,
+        secret=context.key_secret,
     )
-    if first.tool != tool.name or first.key not in equal:
-        raise errors.InvalidArguments([_not_a_repeat(tool, first)])
 
 
 def _not_a_repeat(tool: Tool, first: Intent) -> Violation:
