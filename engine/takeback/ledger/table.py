@@ -131,6 +131,7 @@ INTENTS = Table(
         ),
     ),
     Index("intents_run", "tenant", "run", "id", postgresql_where=text("run IS NOT NULL")),
+    comment="One row an intent: the projection of its events that queries and the queue read.",
 )
 
 EVENTS = Table(
@@ -147,6 +148,9 @@ EVENTS = Table(
     Column("hash", BYTES32, nullable=False),
     PrimaryKeyConstraint("tenant", "intent_id", "version", name="events_pkey"),
     Index("events_position_order", "position"),
+    comment=(
+        "The log: facts, appended and never changed. payload is stored and hashed byte by byte."
+    ),
 )
 
 BODIES = Table(
@@ -159,6 +163,7 @@ BODIES = Table(
     Column("salt", BYTES32, nullable=False),
     Column("body", _WORD, nullable=False),
     PrimaryKeyConstraint("tenant", "intent_id", "version", "name", name="bodies_pkey"),
+    comment="What must be forgettable: the event of that version holds SHA-256(salt || body).",
 )
 
 TOMBSTONES = Table(
@@ -170,4 +175,7 @@ TOMBSTONES = Table(
     Column("target", Text, nullable=False),
     Column("image", JSONB, nullable=False),
     PrimaryKeyConstraint("tenant", "intent_id", "number", name="tombstones_pkey"),
+    comment=(
+        "Images of rows that an intent deleted or overwrote; target is the qualified table name."
+    ),
 )

@@ -53,8 +53,11 @@ CREATE DOMAIN takeback.state AS text COLLATE "C" CONSTRAINT state_is_known CHECK
     'recorded', 'awaiting_approval', 'waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt',
     'parked', 'succeeded', 'failed', 'cancelled', 'denied', 'expired', 'restoring', 'restored',
     'restore_failed', 'purged'));
+COMMENT ON DOMAIN takeback.state IS 'Where an intent stands.';
 CREATE DOMAIN takeback.version AS integer CONSTRAINT version_counts_from_one CHECK (VALUE >= 1);
+COMMENT ON DOMAIN takeback.version IS 'The number of an event of an intent.';
 CREATE DOMAIN takeback.bytes32 AS bytea CONSTRAINT is_32_bytes CHECK (octet_length(VALUE) = 32);
+COMMENT ON DOMAIN takeback.bytes32 IS 'A SHA-256, or the salt of one.';
 
 CREATE SEQUENCE takeback.events_position AS bigint;
 
