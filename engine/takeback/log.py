@@ -41,18 +41,23 @@ def configure(kind: str, *, brief: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_BEFORE[:-1],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 *([_shorten] if brief else []),
                 renderer,
-            ]
+            ],
         )
     )
-    root = logging.getLogger("takeback")
-    root.handlers = [handler]
-    root.setLevel(logging.ERROR if brief else logging.INFO)
-    root.propagate = False
+    # The pool logs, with a traceback, what is raised to us as well.
+    for name, level in (("takeback", logging.INFO), ("sqlalchemy", logging.WARNING)):
+        ours = logging.getLogger(name)
+        ours.handlers = [handler]
+        ours.setLevel(logging.ERROR if brief else level)
+        ours.propagate = False
+    if brief:
+        logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)
 
 
 def _shorten(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -19,10 +19,11 @@ def terminal(
     monkeypatch.chdir(FOLDER)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("COLUMNS", "80")
-    log = logging.getLogger("takeback")
-    handlers, level, propagate = log.handlers, log.level, log.propagate
+    logs = [logging.getLogger(name) for name in ("takeback", "sqlalchemy")]
+    before = [(log.handlers, log.level, log.propagate) for log in logs]
     yield Terminal(capsys)
-    log.handlers, log.level, log.propagate = handlers, level, propagate
+    for log, (handlers, level, propagate) in zip(logs, before, strict=True):
+        log.handlers, log.level, log.propagate = handlers, level, propagate
     forget_apps()
 
 

@@ -111,8 +111,10 @@ class Running:
 
     def error_line(self, holding: str) -> str:
         """The next line on stderr that holds some word."""
+        heard = ""
         while holding not in (line := _line(self.child.stderr)):
-            assert line, f"ended without a word of {holding!r}"
+            assert line, f"ended without a word of {holding!r}, after {heard!r}"
+            heard += line
         return line
 
     def tell(self, number: signal.Signals) -> None:

@@ -17,7 +17,7 @@ def test_a_reader_that_has_had_enough_ends_a_listing_quietly(kiosk: Terminal):
     kiosk.ref(*call("post", to="dana"))
     reading, writing = os.pipe()
     os.close(reading)
-    for verb in (["list"], ["list", "--json"], ["events"], ["doctor"], ["--help"]):
+    for verb in (["list", "--json"], ["events"], ["--help"]):
         done = subprocess.run(
             [*PROGRAM, *verb],
             cwd=FOLDER,

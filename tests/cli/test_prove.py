@@ -68,12 +68,12 @@ def test_a_step_of_the_app_that_fails_is_told_in_one_line(empty: Terminal, empty
 
 def test_every_verb_of_the_ledger_says_that_there_is_none(empty: Terminal):
     for verb in (["list"], ["show", "post-00000000"], ["events"], ["verify"], ["rebuild"]):
-        said = empty(*verb, "--json")
-        assert (said.exit, said.code) == (4, "database_unavailable"), verb
-        assert "takeback migrate" in said.document["error"]["message"]
-        people = empty(*verb)
-        assert people.exit == 4
-        assert "it answers now" not in people.err
+        said = empty(*verb)
+        assert said.exit == 4, verb
+        assert "takeback migrate" in said.err
+        assert "it answers now" not in said.err
+    said = empty("verify", "--json")
+    assert (said.exit, said.code) == (4, "database_unavailable")
 
 
 def test_a_sound_log_verifies_and_rebuilds_to_itself(kiosk: Terminal):

@@ -155,31 +155,40 @@ def events(
             raise Usage("--follow has no end, so it is no one document; expected it without --json")
         return _follow(door, app, after, limit)
     if door.voice.json_wanted:
-        door.voice.document(_document(app, list(_pages(app, after, limit))))
+        door.voice.document(_document(list(_pages(app, after, limit))))
         return DONE
-    for page in _pages(app, after, limit):
-        _print(door, app, page)
+    for page, told in _pages(app, after, limit):
+        _print(door, told)
         _tell_held_back(door, page)
     return DONE
 
 
-def _pages(app: Takeback, after: int, limit: int | None) -> Iterator[Page]:
+def _look(app: Takeback, after: int, wanted: int) -> tuple[Page, list[dict[str, Any]]]:
+    """The next page, and its events as they are told."""
+    page = app.events(after, limit=wanted)
+    refs = app.refs(page.events) if page.events else {}
+    return page, [event_of(stored, refs.get(stored.intent_id)) for stored in page.events]
+
+
+def _pages(
+    app: Takeback, after: int, limit: int | None
+) -> Iterator[tuple[Page, list[dict[str, Any]]]]:
     """The log as far as it is there, at most ``limit`` events of it."""
     left = limit
     while left is None or left > 0:
         wanted = PAGE if left is None else min(PAGE, left)
-        page = app.events(after, limit=wanted)
-        yield page
-        if len(page.events) < wanted:
+        page, told = _look(app, after, wanted)
+        yield page, told
+        if len(told) < wanted:
             return
         after = page.safe_position
-        left = None if left is None else left - len(page.events)
+        left = None if left is None else left - len(told)
 
 
-def _document(app: Takeback, pages: Sequence[Page]) -> dict[str, Any]:
-    last = pages[-1]
+def _document(pages: Sequence[tuple[Page, list[dict[str, Any]]]]) -> dict[str, Any]:
+    last, _ = pages[-1]
     return {
-        "events": [event for page in pages for event in _events_of(app, page)],
+        "events": [event for _, told in pages for event in told],
         "safe_position": last.safe_position,
         "held_back_by": list(last.held_back_by),
         "age_seconds": last.age_seconds,
@@ -187,42 +196,41 @@ def _document(app: Takeback, pages: Sequence[Page]) -> dict[str, Any]:
 
 
 def _follow(door: Door, app: Takeback, after: int, limit: int | None) -> int:
+    """Prints what comes. A database that goes away is waited for; one must be there at first."""
     from takeback.model.errors import Unavailable
 
-    told_away = told_held = False
+    seen = told_away = told_held = False
     left = limit
     while left is None or left > 0:
         try:
-            page = app.events(after, limit=PAGE if left is None else min(PAGE, left))
+            page, told = _look(app, after, PAGE if left is None else min(PAGE, left))
         except Unavailable as problem:
+            if not seen:
+                raise
             if not told_away:
                 door.voice.note(f"takeback: {problem}; waiting for it")
             told_away = True
             _wait(AWAY_SECONDS)
             continue
+        seen = True
         if told_away:
             door.voice.note("takeback: the database is back")
             told_away = False
-        _print(door, app, page)
+        _print(door, told)
         after = page.safe_position
-        left = None if left is None else left - len(page.events)
+        left = None if left is None else left - len(told)
         if page.held_back_by and not told_held:
             _tell_held_back(door, page)
         told_held = bool(page.held_back_by)
-        if not page.events:
+        if not told:
             _wait(FOLLOW_SECONDS)
     return DONE
 
 
-def _print(door: Door, app: Takeback, page: Page) -> None:
-    for event in _events_of(app, page):
+def _print(door: Door, told: Sequence[dict[str, Any]]) -> None:
+    for event in told:
         door.voice.document(event)
     door.voice.flush()
-
-
-def _events_of(app: Takeback, page: Page) -> list[dict[str, Any]]:
-    refs = app.refs(page.events)
-    return [event_of(stored, refs.get(stored.intent_id)) for stored in page.events]
 
 
 def _tell_held_back(door: Door, page: Page) -> None:
