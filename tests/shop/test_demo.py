@@ -235,7 +235,7 @@ def test_ending_the_demo_halfway_leaves_no_process_and_no_file(tmp_path):
 def test_a_demo_that_is_killed_takes_its_worker_along(tmp_path, server_url):
     process = subprocess.Popen(
         [sys.executable, "-m", "takeback_shop.demo"],
-        env=environment(tmp_path, TAKEBACK_DATABASE_URL=server_url),
+        env=environment(tmp_path, TAKEBACK_DATABASE_URL=server_url, TMPDIR=str(tmp_path)),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
