@@ -60,7 +60,11 @@ def _require_step(before: Intent | None, after: Intent, event: events.Event) -> 
 
 
 def fold(facts: Iterable[Fact]) -> Intent | None:
-    """The intent that a whole history describes; None for an empty one."""
+    """The intent that a whole history describes; None for an empty one.
+
+    >>> fold([]) is None
+    True
+    """
     intent = None
     for fact in facts:
         intent = evolve(intent, fact)
