@@ -191,6 +191,20 @@ def test_five_thousand_calls_are_a_few_statements_and_little_memory(desk):
     assert peak < 8_000 * 5_000
 
 
+def test_large_calls_go_in_more_statements_so_that_memory_stays_bounded(desk):
+    calls = [letter(number, note="n" * 1_000_000) for number in range(40)]
+    with Counted.connect(desk.url) as connection:
+        before = Counted.statements
+        tracemalloc.start()
+        answers = desk.app.call_many(connection, calls)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert 10 <= Counted.statements - before <= 12
+        connection.rollback()
+    assert {answer.status for answer in answers} == {"scheduled"}
+    assert peak < 40_000_000 * 4
+
+
 def test_busy_calls_of_a_batch_share_one_patience(desk, callers):
     """A hundred uncommitted twins are told of within about a second, not within a hundred."""
     pauses = Pauses()

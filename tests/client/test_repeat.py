@@ -177,6 +177,28 @@ def test_arguments_of_an_earlier_version_are_compared_as_this_one_understands_th
     assert (again.status, again.ref) == ("scheduled", first.ref)
 
 
+@pytest.mark.parametrize(
+    "tool, arguments, other",
+    [
+        ("refund", REFUND, REFUND | {"reason": "duplicate"}),
+        ("set_state", {"book": "b1", "state": "out"}, None),
+        ("act", {"case": "x"}, {"case": "x", "note": "b"}),
+    ],
+)
+def test_what_a_later_release_recorded_is_repeated_by_an_earlier_one_as_well_as_it_can(
+    desk, tool, arguments, other
+):
+    """In the middle of a deploy both answer: a retry that meets the other one is still a retry."""
+    desk.case("x")
+    first = desk.app.call(None, tool, arguments)
+    desk.rows("UPDATE takeback.intents SET tool_version = 99")
+    again = desk.app.call(None, tool, arguments)
+    assert (again.ref, again["replayed"]) == (first.ref, True)
+    if other is not None:
+        assert desk.app.call(None, tool, other).code == "key_conflict"
+    assert len(desk.states()) == 1
+
+
 # ── meaning it twice ─────────────────────────────────────────────────────────────────────────────
 
 

@@ -243,6 +243,44 @@ def test_a_call_that_is_once_per_run_is_redone_in_its_run(desk):
     assert desk.app.show(redone["redone"]["ref"]).entry.intent.run == "run-1"
 
 
+def test_a_call_over_its_limit_waits_for_approval_when_it_is_done_anew_too(desk):
+    first = desk.app.call(None, "refund", REFUND | {"amount": 60_000})
+    restored = desk.app.restore(None, first.ref)
+    redone = desk.app.restore(None, restored.ref)
+    assert desk.state(redone["redone"]["ref"]) == "awaiting_approval"
+    desk.work()
+    assert desk.world.done == []
+
+
+def test_two_at_once_who_take_a_restore_back_do_it_anew_once(desk):
+    letter = desk.app.call(None, "send_letter", LETTER)
+    restored = desk.app.restore(None, letter.ref)
+    start = threading.Barrier(2)
+
+    def redo():
+        start.wait()
+        return desk.app.restore(None, restored.ref)
+
+    with in_thread(redo) as other:
+        mine = redo()
+    assert mine["redone"] == other[0]["redone"]
+    assert {mine["replayed"], other[0]["replayed"]} == {False, True}
+    assert desk.tools().count("send_letter") == 2
+    assert len(desk.states()) == 4
+
+
+def test_what_a_later_release_recorded_is_not_taken_back_by_guessing(desk, caplog):
+    """In the middle of a deploy: this release can't read what that one wrote."""
+    deleted = desk.app.call(None, "delete_book", {"book": "b1"})
+    desk.rows("UPDATE takeback.intents SET tool_version = 99")
+    told = desk.app.restore(None, deleted.ref)
+    assert told.code == "not_restorable"
+    assert "version" not in told.to_json()
+    assert "version 99" in caplog.text
+    assert told["trace_id"] in caplog.text
+    assert desk.book("b1") is None
+
+
 def test_a_redo_that_can_not_be_done_any_more_is_refused_and_leaves_no_trace(desk):
     deleted = desk.app.call(None, "delete_book", {"book": "b1"})
     restored = desk.app.restore(None, deleted.ref)

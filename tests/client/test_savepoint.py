@@ -276,6 +276,19 @@ def test_refused_calls_nest_in_the_handlers_of_others(desk):
     assert sorted(desk.states().values()) == ["failed", "succeeded"]
 
 
+def test_a_handler_that_makes_its_own_call_again_hears_that_it_is_under_way(desk):
+    """An equal call inside of itself is a repeat: it ends, and nothing is done twice."""
+    heard: list = []
+
+    def perform(session, arguments):
+        heard.append(desk.app.call(session, "act", {"case": "x"}))
+
+    play = desk.case("x", perform)
+    envelope = desk.app.call(None, "act", {"case": "x"})
+    assert (envelope.status, play.performed) == ("done", 1)
+    assert (heard[0].ref, heard[0]["replayed"], heard[0].restore) == (envelope.ref, True, None)
+
+
 def test_while_a_handler_runs_the_transaction_names_its_intent(desk, joined):
     who = (
         "SELECT current_setting('takeback.tenant', true), current_setting('takeback.intent', true)"

@@ -470,6 +470,24 @@ def test_a_call_works_inside_a_pipeline(desk):
     assert desk.states() == {envelope.ref: "held"}
 
 
+def test_a_local_call_inside_a_pipeline_is_refused_by_name(desk):
+    with psycopg.connect(desk.url) as connection:
+        with (
+            connection.pipeline(),
+            pytest.raises(UnsupportedConnection, match="outside of it"),
+        ):
+            desk.app.call(connection, "delete_book", {"book": "b1"})
+        assert desk.app.call(connection, "delete_book", {"book": "b1"}).status == "done"
+
+
+def test_a_savepoint_may_be_asked_for_round_a_remote_call(desk, caller):
+    envelope = caller.call(desk.app, "send_letter", LETTER, savepoint=True)
+    conflict = caller.call(desk.app, "refund", {"charge": "c"}, savepoint=True)
+    caller.commit()
+    assert (envelope.status, conflict.code) == ("scheduled", "invalid_argument")
+    assert desk.states() == {envelope.ref: "held"}
+
+
 SETTINGS = """
 SELECT name, setting FROM pg_settings WHERE NOT starts_with(name, 'plpgsql.')
 UNION ALL SELECT 'takeback.tenant', coalesce(current_setting('takeback.tenant', true), '')
@@ -521,6 +539,7 @@ def test_a_psycopg_connection_is_given_back_as_it_was(desk):
         "extra_float_digits = -15",
         "standard_conforming_strings = on",
         "lc_messages = 'C'",
+        "client_encoding = 'LATIN1'",
     ],
 )
 def test_the_settings_of_the_session_do_not_matter(desk, callers, setting):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from takeback.model.envelope import Envelope, answer
 
 BATCH_MAX = 1000
 """Calls a statement: more gains nothing and makes the statement's text large."""
+
+BATCH_CHARACTERS_MAX = 4_000_000
+"""Of arguments in one statement: it is held in memory several times over, at both ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +102,8 @@ def _recorded(
             and one.repeat_of is None
         ):
             first.setdefault(one.event.key, (place, one))
-    chosen = list(first.values())
     answers: dict[int, Envelope] = {}
-    for start in range(0, len(chosen), BATCH_MAX):
-        batch = chosen[start : start + BATCH_MAX]
+    for batch in _statements(first.values()):
         minted = record_many(
             tx,
             context.tenant,
@@ -114,6 +115,22 @@ def _recorded(
             bodies = {"arguments": request.arguments.canonical}
             answers[place] = answer(intent, request.bound.tool, bodies, trace_id=request.trace_id)
     return answers
+
+
+def _statements(
+    chosen: Iterable[tuple[int, Request]],
+) -> Iterator[list[tuple[int, Request]]]:
+    """As many calls as go into one statement, in their order."""
+    batch: list[tuple[int, Request]] = []
+    size = 0
+    for one in chosen:
+        batch.append(one)
+        size += len(one[1].body)
+        if len(batch) == BATCH_MAX or size >= BATCH_CHARACTERS_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _single(context: Context, tx: Tx, request: Request, pauses: Iterator[float]) -> Envelope:

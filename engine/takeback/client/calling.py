@@ -265,8 +265,18 @@ def _differences(tool: Tool, twin: reading.Entry, request: Request) -> tuple[Dif
         return ()
     now = request.arguments.canonical
     if twin.intent.tool_version != tool.version or stored.keys() != now.keys():
-        stored = revive(tool, twin.intent.tool_version, stored).canonical
+        stored = _as_now(tool, twin.intent.tool_version, stored)
+        now = {name: value for name, value in now.items() if name in stored}
     return differences(stored, now)
+
+
+def _as_now(tool: Tool, version: int, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stored arguments in this release's form; of a form it can't read, what has its names."""
+    try:
+        return revive(tool, version, stored).canonical
+    except (errors.InvalidCatalog, errors.InvalidArguments):
+        known = tool.arguments.model_fields
+        return {name: value for name, value in stored.items() if name in known}
 
 
 def on_difference(tool: Tool, path: str) -> OnDifference | None:

@@ -33,6 +33,7 @@ from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.reading import Entry, read
 from takeback.ledger.recording import record
 from takeback.ledger.transaction import Tx, adopt
+from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import revive
@@ -46,6 +47,11 @@ from takeback.model.handler import Affected, Handler, Performed
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
 from takeback.model.ref import Ref, make_ref
+
+_UNREADABLE = (
+    "it was recorded in a form that this release can't read; an operator finds the cause under "
+    "the trace id"
+)
 
 TRIES = 3
 """How often the original may change state between our look at it and its lock."""
@@ -110,6 +116,9 @@ def restore(
         return restore_in(context, adopt(given), wish)
     except errors.HandlerError as problem:
         return _refuse(problem, trace_id)
+    except (errors.InvalidCatalog, errors.InvalidArguments) as problem:
+        logger.error("original_not_readable", ref=ref, trace_id=trace_id, exc_info=problem)
+        return refuse(errors.NotRestorable(_UNREADABLE), trace_id)
     except (
         errors.CallerError,
         errors.PolicyRefusal,

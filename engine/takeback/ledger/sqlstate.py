@@ -33,11 +33,19 @@ _NO_LEDGER = (
     "the database has no ledger, or one of another release: run `takeback migrate`",
 )
 
-# Missing tables, schema or functions; no privilege; a transaction that failed, or may not write.
+_FULL = (
+    DatabaseUnavailable,
+    "the database server is out of space or of room for locks: an operator makes room, or fewer "
+    "calls go into one transaction",
+)
+
+# Missing tables, schema or functions; no space; no privilege; a transaction that failed, or may not write.
 _SAID: Mapping[str, tuple[type[TakebackError], str]] = {
     "42P01": _NO_LEDGER,
     "3F000": _NO_LEDGER,
     "42883": _NO_LEDGER,
+    "53100": _FULL,
+    "53200": _FULL,
     "42501": (
         DatabaseUnavailable,
         "the database role lacks a privilege: let the owner of what it needs grant it",

@@ -73,6 +73,11 @@ class Tx:
         """What a handler of a Local tool is handed: a session inside this transaction."""
         if self._session is None:
             if self._given is None:
+                if self.raw.info.pipeline_status:
+                    raise UnsupportedConnection(
+                        "the connection is in a pipeline, where no handler can ask the database "
+                        "anything; call Local tools, and restore, outside of it"
+                    )
                 self._given = lent_engine(self.raw).connect()
             if isinstance(self._given, Connection):
                 _begin(self._given)
