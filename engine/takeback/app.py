@@ -107,6 +107,7 @@ class Takeback:
             tenant=self.settings.tenant,
             entropy=secrets.token_bytes,
             pause=time.sleep,
+            monotonic=time.monotonic,
             key_secret=secret.encode() if secret else None,
         )
 

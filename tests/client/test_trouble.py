@@ -1,6 +1,7 @@
 """The database goes away before, at or after our own commit: what was recorded is found, once."""
 
 import threading
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -284,6 +285,15 @@ def test_a_retry_inside_does_not_outlast_three_seconds(desk, app, proxy, pauses)
     assert told["effect"] == "unknown"
     assert sum(pauses.seconds) <= 3
     assert desk.is_empty()
+
+
+def test_a_database_that_takes_its_time_to_be_away_is_asked_twice(desk, app, proxy, pauses):
+    """Each connection attempt may take seconds: eight of them would hold up the caller."""
+    proxy.refuse()
+    minutes = iter(range(0, 100_000, 60))
+    app.context = replace(app.context, monotonic=lambda: float(next(minutes)))
+    assert app.call(None, "send_letter", LETTER).code == "database_unavailable"
+    assert len(pauses.seconds) == 1
 
 
 def test_the_wire_of_these_tests_tells_the_two_cuts_apart(desk, proxy):

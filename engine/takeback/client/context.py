@@ -13,8 +13,9 @@ from takeback.ledger.database import Database
 class Context:
     """The parts of an app that the rooms of motion work with.
 
-    ``entropy`` answers with that many random bytes, ``pause`` waits for that many seconds: both
-    are handed in, so that one seed replays a run. ``key_secret`` turns keys into HMACs.
+    ``entropy`` answers with that many random bytes, ``pause`` waits for that many seconds and
+    ``monotonic`` says how many have gone by: handed in, so that one seed replays a run.
+    ``key_secret`` turns keys into HMACs.
     """
 
     registry: Registry
@@ -22,4 +23,5 @@ class Context:
     tenant: str
     entropy: Callable[[int], bytes]
     pause: Callable[[float], None]
+    monotonic: Callable[[], float]
     key_secret: bytes | None = None

@@ -25,6 +25,9 @@ from takeback.model.errors import (
 LOST_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.2)
 """Seconds between repeats: less than three in all."""
 
+AWAY_SECONDS_MAX = 3.0
+"""A database may take longer than that to say that it is not there: then it is asked once more."""
+
 Answer = TypeVar("Answer")
 
 
@@ -34,9 +37,10 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
     Raises DatabaseUnavailable when the database stays away (CommitUnknown when a commit may have
     happened), InProgress when others keep getting in the way, and CommitRefused.
     """
-    pauses = iter(LOST_PAUSES)
+    ends = context.monotonic() + AWAY_SECONDS_MAX
     unknown = False
-    while True:
+    lost: Unavailable = InProgress("others work on the same rows; call again")
+    for tried, pause in enumerate((*LOST_PAUSES, None)):
         worked = False
         try:
             with context.database.transaction() as tx:
@@ -45,7 +49,9 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
             return answer
         except DatabaseUnavailable as problem:
             unknown = unknown or worked
-            lost: Unavailable = problem
+            lost = problem
+            if tried and context.monotonic() > ends:
+                break
         except RetryTransaction as problem:
             lost = InProgress("others work on the same rows; call again")
             lost.__cause__ = problem
@@ -58,12 +64,11 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
             if not worked:
                 raise
             raise CommitRefused from problem
-        pause = next(pauses, None)
-        if pause is None and unknown:
-            raise _unknown() from lost
-        if pause is None:
-            raise lost
-        context.pause(pause)
+        if pause is not None:
+            context.pause(pause)
+    if unknown:
+        raise _unknown() from lost
+    raise lost
 
 
 def _unknown() -> CommitUnknown:
