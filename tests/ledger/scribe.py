@@ -21,7 +21,7 @@ from takeback.ledger.transaction import adopt
 from takeback.model import command as commands
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
-from takeback.model.event import Recorded
+from takeback.model.event import Event, Recorded
 from takeback.model.evolve import evolve
 from takeback.model.intent import Fact, Intent
 from takeback.model.ref import make_ref
@@ -29,6 +29,7 @@ from takeback.model.ref import make_ref
 TENANT = "default"
 PATIENCE_SECONDS = 20.0  # far beyond what anything here takes; a test that needs it has failed
 MINUTE_US = 60_000_000
+ARGUMENTS = '{"to":"dana@example.com"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Scribe:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
 
-    def entry(self, arguments: str = '{"to":"dana@example.com"}', **fields: Any) -> Entry:
+    def entry(self, arguments: str = ARGUMENTS, **fields: Any) -> Entry:
         """A remote call with a window of a minute, unless ``fields`` say otherwise."""
         salt = self.rng.randbytes(32)
         plain: dict[str, Any] = {
@@ -74,15 +75,18 @@ class Scribe:
 
     def due(self, **fields: Any) -> Entry:
         """A call that may be carried out at once."""
-        return self.entry(**({"becomes": "due", "window_us": 0} | fields))
+        plain: dict[str, Any] = {"becomes": "due", "window_us": 0}
+        return self.entry(**(plain | fields))
 
     def local(self, **fields: Any) -> Entry:
         """A call whose effect lies in the same database."""
-        return self.entry(**({"becomes": "recorded", "effect": "local", "window_us": 0} | fields))
+        plain: dict[str, Any] = {"becomes": "recorded", "effect": "local", "window_us": 0}
+        return self.entry(**(plain | fields))
 
     def change(self, taken: Taken, *given: commands.Command, bodies: Sequence[Body] = ()) -> Change:
         """What the commands make of a locked intent, one after the other."""
-        intent, events = taken.intent, []
+        intent = taken.intent
+        events: list[Event] = []
         for command in given:
             following = decide(intent, command, taken.now)
             events += following

@@ -178,6 +178,12 @@ def _begin(connection: Connection) -> None:
 def _require_transaction(raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     if raw.closed:
         raise NoTransaction(CLOSED)
+    encoding = raw.pgconn.parameter_status(b"client_encoding")
+    if encoding != b"UTF8":
+        raise UnsupportedConnection(
+            f"the connection's client_encoding is {(encoding or b'').decode()!r}, which can't say "
+            "every argument; expected UTF8: connect with client_encoding=utf8"
+        )
     status = raw.info.transaction_status
     if status is TransactionStatus.INERROR:
         raise NoTransaction(FAILED)
