@@ -1,11 +1,18 @@
 """Callers at every isolation level, twins and locks held mid-flight: nobody waits, none is lost."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
 
 from takeback import RetryTransaction
+from takeback.ledger.appending import Change, append
+from takeback.ledger.locking import lock
+from takeback.ledger.transaction import adopt
+from takeback.model import command as commands
+from takeback.model.decide import decide
+from takeback.model.evolve import foresee
 from tests.client.desk import Pauses, in_thread
 
 LETTER = {"to": "dana@example.com", "subject": "hello"}
@@ -276,6 +283,26 @@ def test_a_restore_does_not_wait_for_ever_for_another_restore(desk, callers):
     idle.commit()
     again = other.restore(app, held.ref)
     assert (again.ref, again["replayed"]) == (theirs.ref, True)
+
+
+def test_what_begins_while_its_restore_waits_for_the_row_is_too_late(desk, callers):
+    """Undo and beginning race on one row: whoever has it first wins, and both are told so."""
+    letter = desk.app.call(None, "send_letter", LETTER)
+    desk.shift(timedelta(minutes=2))
+    worker = callers()
+    tx = adopt(worker.raw)
+    (taken,) = lock(tx, "default", [desk.app.show(letter.ref).entry.intent.id])
+    claim = decide(taken.intent, commands.Claim(worker="w", lease=timedelta(seconds=30)), taken.now)
+    begin = decide(
+        foresee(taken.intent, claim, taken.now),
+        commands.Begin(lease=timedelta(seconds=30)),
+        taken.now,
+    )
+    append(tx, [Change(taken=taken, events=[*claim, *begin])])
+    app = desk.make_app(pauses=Pauses(meanwhile=worker.commit))
+    told = app.restore(None, letter.ref)
+    assert told.code == "too_late"
+    assert desk.states() == {letter.ref: "executing"}
 
 
 def test_restores_of_two_in_opposite_order_do_not_deadlock(desk, callers):

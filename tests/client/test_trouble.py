@@ -251,7 +251,8 @@ def test_a_lost_commit_that_is_still_under_way_is_waited_for(desk, app, proxy, p
             desk.wait_until(lambda: proxy.commits)
             desk.wait_until(lambda: desk.rows("SELECT 1 FROM pg_locks WHERE NOT granted"))
             proxy.break_all()
-            desk.wait_until(lambda: len(pauses.seconds) >= 3)
+            # One whole patience with an uncommitted twin is over, and more.
+            desk.wait_until(lambda: len(pauses.seconds) >= 12)
             blocker.rollback()
         assert told[0].status == "scheduled"
         assert list(desk.states()) == [told[0].ref]
