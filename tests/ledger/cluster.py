@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,10 +77,11 @@ class Server:
             )
         until(self._answers, f"the server in {self.directory}: {self._log()}")
 
-    def stop(self, *, hard: bool = False) -> None:
-        """Ends it; ``hard`` is a crash: nothing is written any more."""
+    def stop(self, *, hard: bool = False, then: Callable[[], None] = lambda: None) -> None:
+        """Ends it; ``hard`` is a crash: nothing is written any more. ``then`` it is waited for."""
         if self.process is not None:
             self.process.send_signal(signal.SIGQUIT if hard else signal.SIGINT)
+            then()
             self.process.wait(STOP_SECONDS)
             self.process = None
 
