@@ -1,11 +1,20 @@
 """A small shop whose support agent uses Takeback: what every document, demo and check is about.
 
-catalog     every tool, declared once
-handlers    what each tool does
-table       the shop's own tables        seed      what stands in them at first
-schema      making and filling them      look      finding rows by a person's words
-mail        what the shop writes         setting   where mail and providers are
-app         catalog, handlers and schema as one app: ``takeback_shop.app:app``
-agent       a scripted agent             worker    the process that carries out
-demo        the agent's story, on a database and a mail server of its own
+The shop itself:
+
+    catalog     every tool, declared once
+    handlers    what each tool does
+    assembly    both, and the shop's tables, as one app; app is that under the environment's settings
+    table       the tables; schema makes them, and fills them with what stands in seed
+    look        finding rows by a person's words
+    export      orders as csv or json
+    mail        what the shop writes
+    setting     where mail and providers are
+
+The demo:
+
+    agent       a support agent that follows a script
+    stage       a database, a mail server and a worker of its own
+    telling     the story as text or as JSON
+    demo        all of it, as one command
 """

@@ -11,19 +11,17 @@ story says: the mails that should be there and no other, the same rows, a log th
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from takeback import InvalidSettings, Unavailable
 from takeback.settings import load
 from takeback_shop.agent import Agent, Awaited, Called, Compared, story, word_of
 from takeback_shop.digest import digest_at
+from takeback_shop.interruption import Interruption
 from takeback_shop.mail import SUBJECTS
 from takeback_shop.stage import EMAIL_WINDOW, Stage, open_stage
 from takeback_shop.telling import JsonTeller, Teller, TextTeller, mail_told
@@ -31,8 +29,6 @@ from takeback_shop.telling import JsonTeller, Teller, TextTeller, mail_told
 CARRIED_OUT_SECONDS_MAX = 40.0
 LOOK_SECONDS = 0.05
 LOG_LINES_SHOWN = 20
-
-ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 DONE, FAILED, USAGE, UNAVAILABLE, INTERRUPTED, READER_GONE = 0, 1, 2, 4, 130, 141
 
@@ -47,10 +43,10 @@ def main(json_output: bool = False) -> int:  # noqa: FBT001, FBT002
         sys.stdout.reconfigure(errors="replace")
     teller: Teller = JsonTeller(sys.stdout) if json_output else TextTeller(sys.stdout)
     try:
-        with _terminated_in_order():
+        with Interruption() as interruption:
             url = load(os.environ, Path.cwd()).database_url
-            with open_stage(url) as stage:
-                _play(stage, teller)
+            with open_stage(url, between=interruption.check) as stage:
+                _play(stage, teller, between=interruption.check)
     except InvalidSettings as problem:
         teller.fail(problem.code, str(problem))
         return USAGE
@@ -69,7 +65,7 @@ def main(json_output: bool = False) -> int:  # noqa: FBT001, FBT002
     return DONE
 
 
-def _play(stage: Stage, teller: Teller) -> None:
+def _play(stage: Stage, teller: Teller, *, between: Callable[[], None]) -> None:
     teller.begin(
         {
             "database": stage.database,
@@ -80,13 +76,14 @@ def _play(stage: Stage, teller: Teller) -> None:
     calls: list[Called] = []
     before = ""
     for beat in story(Agent(stage.app)):
+        between()
         outcome = ""
         match beat:
             case Called():
                 calls.append(beat)
                 _require_expected(beat)
             case Awaited():
-                outcome = _await(stage, beat)
+                outcome = _await(stage, beat, between=between)
             case Compared(before=True):
                 before = digest_at(stage.app.database_url)
                 outcome = f"all rows of the shop have the digest {before[:16]}"
@@ -107,7 +104,7 @@ def _require_expected(beat: Called) -> None:
         )
 
 
-def _await(stage: Stage, beat: Awaited) -> str:
+def _await(stage: Stage, beat: Awaited, *, between: Callable[[], None]) -> str:
     """What became of an intent once the worker was through with it."""
     pause = threading.Event()
     for _ in range(int(CARRIED_OUT_SECONDS_MAX / LOOK_SECONDS)):
@@ -119,6 +116,7 @@ def _await(stage: Stage, beat: Awaited) -> str:
                 f"the worker has ended early; its log ends:\n{_tail(stage.worker_log)}"
             )
         pause.wait(LOOK_SECONDS)
+        between()
     raise StoryBroke(
         f"{beat.ref} was not carried out within {CARRIED_OUT_SECONDS_MAX:g} s; the worker's log "
         f"ends:\n{_tail(stage.worker_log)}"
@@ -214,24 +212,6 @@ def _verify(stage: Stage) -> dict[str, Any]:
 def _tail(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     return "\n".join(lines[-LOG_LINES_SHOWN:]) or "(nothing)"
-
-
-@contextmanager
-def _terminated_in_order() -> Iterator[None]:
-    """What ends a process, or its terminal, ends the demo as Ctrl-C does: in good order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = {number: signal.signal(number, _interrupt) for number in ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -64,15 +64,17 @@ class Stage:
 
 
 @contextmanager
-def open_stage(url: str | None) -> Iterator[Stage]:
+def open_stage(url: str | None, *, between: Callable[[], None]) -> Iterator[Stage]:
     """The set-up, on the server behind ``url`` or, when that is None, on one of its own.
 
+    ``between`` is called between two steps, and may end it all by raising.
     Raises NoDatabase, EmbeddedUnavailable, or InvalidSettings for a URL that is none, and where
     no mail server is installed.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(_directory()))
         server_url = url or stack.enter_context(_embedded_server(directory / "pg"))
+        between()
         own = stack.enter_context(_database(server_url, directory.name.replace("-", "_")))
         mail = stack.enter_context(_mail_server())
         shop = ShopSettings(
@@ -80,7 +82,9 @@ def open_stage(url: str | None) -> Iterator[Stage]:
         )
         app = assemble(shop, Settings(database_url=own.url))
         stack.callback(app.close)
+        between()
         app.migrate()
+        between()
         log = directory / "worker.log"
         worker = stack.enter_context(_worker(_environment(shop, own), directory, log))
         yield Stage(
