@@ -4,7 +4,7 @@ The shop itself:
 
     catalog     every tool, declared once
     handlers    what each tool does
-    assembly    both, and the shop's tables, as one app; app is that under the environment's settings
+    assembly    both as one app; app is the one that the environment sets up
     table       the tables; schema makes them, and fills them with what stands in seed
     look        finding rows by a person's words
     export      orders as csv or json
