@@ -8,6 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests import database
+from tests.cli.folder.kiosk import TABLES
 from tests.cli.terminal import FOLDER, Bell, Terminal, forget_apps
 
 
@@ -27,17 +29,32 @@ def terminal(
     forget_apps()
 
 
+@pytest.fixture(scope="session")
+def kiosk_database(databases: database.Databases) -> Iterator[tuple[str, database.Snapshot]]:
+    """The address of the kiosk's and the shop's, and what it looks like when it is new."""
+    with databases.empty() as url:
+        database.migrate(url)
+        with psycopg.connect(url) as tx:
+            tx.execute(TABLES)
+        with psycopg.connect(url) as tx:
+            snapshot = database.look(tx)
+        yield url, snapshot
+
+
 @pytest.fixture
-def kiosk(
-    terminal: Terminal, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Terminal]:
-    """A terminal whose app is the kiosk, on a migrated database with the kiosk's tables."""
+def database_url(kiosk_database: tuple[str, database.Snapshot]) -> str:
+    """A migrated database with the tables of the kiosk and of the shop, as good as new."""
+    url, snapshot = kiosk_database
+    assert database.put_back(url, snapshot), "a test has changed the schema"
+    return url
+
+
+@pytest.fixture
+def kiosk(terminal: Terminal, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal whose app is the kiosk."""
     monkeypatch.setenv("TAKEBACK_DATABASE_URL", database_url)
     monkeypatch.setenv("TAKEBACK_APP", "kiosk:app")
-    assert terminal("migrate").exit == 0
-    yield terminal
-    with psycopg.connect(database_url) as connection:
-        connection.execute("DROP SCHEMA kiosk CASCADE")
+    return terminal
 
 
 @pytest.fixture
