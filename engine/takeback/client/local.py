@@ -30,7 +30,7 @@ from takeback.model.arguments import revive
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
 from takeback.model.handler import Affected, Face, Original, Performed
-from takeback.model.intent import Intent, State
+from takeback.model.intent import FINAL, Intent, State
 
 GONE = "the database went away while the tool was at work"
 
@@ -133,9 +133,9 @@ def remember_refusal(
 
 
 def stands(tx: Tx, bound: Bound, twin: Entry) -> bool:
-    """Whether a Local effect is still as its call left it."""
-    if twin.intent.state is not State.SUCCEEDED:
-        return False
+    """Whether a Local effect is still as its call left it, or on its way there."""
+    if twin.intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
+        return twin.intent.state not in FINAL
     if bound.handler.drift is None:
         return True
     try:

@@ -83,11 +83,26 @@ def translate(problem: BaseException) -> TakebackError | None:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns the driver's errors into ours round a block; what is a fault of ours stays as it is."""
+    """Turns the driver's errors into ours round a block; what is a fault of ours stays as it is.
+
+    An interrupt breaks the connection, and the rollback that follows it fails: that failure must not
+    hide the interrupt, or it would be repeated as a database that went away.
+    """
     try:
         yield
     except (DBAPIError, psycopg.Error) as problem:
+        interrupt = _interrupt_behind(problem)
+        if interrupt is not None:
+            raise interrupt from None
         known = translate(problem)
         if known is None:
             raise
         raise known from problem
+
+
+def _interrupt_behind(problem: BaseException) -> BaseException | None:
+    """The KeyboardInterrupt or SystemExit while whose handling ``problem`` came up, if any."""
+    behind = problem.__context__
+    while behind is not None and isinstance(behind, Exception):
+        behind = behind.__context__
+    return behind
