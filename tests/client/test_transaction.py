@@ -539,7 +539,6 @@ def test_a_psycopg_connection_is_given_back_as_it_was(desk):
         "extra_float_digits = -15",
         "standard_conforming_strings = on",
         "lc_messages = 'C'",
-        "client_encoding = 'LATIN1'",
     ],
 )
 def test_the_settings_of_the_session_do_not_matter(desk, callers, setting):
