@@ -15,14 +15,14 @@ ends first, the answer is empty and says who holds it back: nothing is skipped, 
 The statements run outside of a transaction block, on the primary: a replica replays commits in
 another order.
 
-A transaction of H that is prepared (two-phase commit) goes on under another name: one that appears
-where one of H disappears is waited for too. And the checkpoint is never S itself, only the position
-of an event that was read: what was handed out in vain may be handed out again after a crash.
+A transaction of H that is prepared meanwhile (two-phase commit) keeps its virtual id, and is waited
+for. The checkpoint is never S itself, only the position of an event that was read: what was handed
+out in vain may be handed out again after a crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -101,12 +101,12 @@ def read_log(tx: Tx, after: int, *, limit: int, patience: int, pause: Callable[[
             "this server is a replica; the log is read in order on the primary only: "
             "point the database URL at the primary"
         )
-    waiting = seen = _holders(tx)
+    waiting = _holders(tx)
     while waiting and patience > 0:
         pause()
         patience -= 1
         now = _holders(tx)
-        waiting, seen = _still_waiting(waiting, seen, now), now
+        waiting = {who: now[who] for who in waiting if who in now}
     if waiting:
         return Page(
             events=(),
@@ -119,17 +119,5 @@ def read_log(tx: Tx, after: int, *, limit: int, patience: int, pause: Callable[[
     return Page(events=events, safe_position=events[-1].position if events else after)
 
 
-Holders = Mapping[str, tuple[int, float]]
-"""The transactions that hold the barrier: process id (0 for a prepared one) and age in seconds."""
-
-
-def _still_waiting(waiting: Holders, seen: Holders, now: Holders) -> Holders:
-    """Those of ``waiting`` that are still there, also under the name of a prepared transaction."""
-    here = {who: now[who] for who in waiting if who in now}
-    if len(here) < len(waiting):
-        here |= {who: one for who, one in now.items() if one[0] == 0 and who not in seen}
-    return here
-
-
-def _holders(tx: Tx) -> Holders:
+def _holders(tx: Tx) -> dict[str, tuple[int, float]]:
     return {who: (pid or 0, age) for who, pid, age in tx.rows(HOLDERS, {})}
