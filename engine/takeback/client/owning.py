@@ -18,6 +18,7 @@ from takeback.model.errors import (
     CommitUnknown,
     DatabaseUnavailable,
     InProgress,
+    LedgerClosed,
     RetryTransaction,
     Unavailable,
 )
@@ -47,6 +48,8 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
                 answer = work(tx)
                 worked = True
             return answer
+        except LedgerClosed:
+            raise
         except DatabaseUnavailable as problem:
             unknown = unknown or worked
             lost = problem

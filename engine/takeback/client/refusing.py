@@ -34,6 +34,7 @@ _SAID: Mapping[type[errors.TakebackError], tuple[str, str, bool]] = {
     errors.DatabaseUnavailable: ("database_unavailable", "transient", True),
     errors.EmbeddedUnavailable: ("database_unavailable", "transient", True),
     errors.CommitUnknown: ("database_unavailable", "transient", True),
+    errors.LedgerClosed: ("database_unavailable", "transient", True),
 }
 """code, class, and whether the same call, word for word, can succeed later. Anything else is no
 refusal but a fault.

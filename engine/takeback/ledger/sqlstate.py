@@ -11,6 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from takeback.model.errors import (
     DatabaseUnavailable,
+    LedgerClosed,
     NoTransaction,
     RetryTransaction,
     TakebackError,
@@ -29,7 +30,7 @@ FAILED = (
 )
 
 _NO_LEDGER = (
-    DatabaseUnavailable,
+    LedgerClosed,
     "the database has no ledger, or one of another release: run `takeback migrate`",
 )
 
@@ -39,7 +40,8 @@ _FULL = (
     "calls go into one transaction",
 )
 
-# Missing tables, schema or functions; no space; no privilege; a transaction that failed, or may not write.
+# Missing tables, schema or functions; no space; no privilege; a failed transaction, or a read-only
+# one.
 _SAID: Mapping[str, tuple[type[TakebackError], str]] = {
     "42P01": _NO_LEDGER,
     "3F000": _NO_LEDGER,
@@ -47,7 +49,7 @@ _SAID: Mapping[str, tuple[type[TakebackError], str]] = {
     "53100": _FULL,
     "53200": _FULL,
     "42501": (
-        DatabaseUnavailable,
+        LedgerClosed,
         "the database role lacks a privilege: let the owner of what it needs grant it",
     ),
     "25P02": (NoTransaction, FAILED),
@@ -85,8 +87,8 @@ def translate(problem: BaseException) -> TakebackError | None:
 def translated() -> Iterator[None]:
     """Turns the driver's errors into ours round a block; what is a fault of ours stays as it is.
 
-    An interrupt breaks the connection, and the rollback that follows it fails: that failure must not
-    hide the interrupt, or it would be repeated as a database that went away.
+    An interrupt breaks the connection, and the rollback that follows it fails: that failure must
+    not hide the interrupt, or it would be repeated as a database that went away.
     """
     try:
         yield

@@ -23,7 +23,8 @@
     │   └── LeaseLost             another worker owns the attempt by now
     ├── Unavailable               nobody's fault: the same call may work later
     │   ├── DatabaseUnavailable   the ledger's database can't be reached
-    │   │   └── CommitUnknown     the answer to a commit of ours was lost
+    │   │   ├── CommitUnknown     the answer to a commit of ours was lost
+    │   │   └── LedgerClosed      it has no ledger, or this role may not use it: an operator acts
     │   ├── EmbeddedUnavailable   the embedded Postgres can't be started, with the reason
     │   ├── InProgress            an equal call is still uncommitted in another transaction
     │   └── RetryTransaction      the caller's transaction is lost and must run again as a whole
@@ -223,6 +224,13 @@ class DatabaseUnavailable(Unavailable):
 
 class CommitUnknown(DatabaseUnavailable):
     """The answer to a commit of ours was lost: it may have happened. The same call finds out."""
+
+
+class LedgerClosed(DatabaseUnavailable):
+    """The database is there, and has no ledger or none that this role may use: waiting won't help.
+
+    Not repeated by us. An operator migrates or grants, and then the same call works.
+    """
 
 
 class EmbeddedUnavailable(Unavailable):
