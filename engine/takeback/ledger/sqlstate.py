@@ -36,8 +36,10 @@ _NO_LEDGER = (
 
 _FULL = (
     DatabaseUnavailable,
-    "the database server is out of space or of room for locks: an operator makes room, or fewer "
-    "calls go into one transaction",
+    (
+        "the database server is out of space or of room for locks: an operator makes room, or "
+        "fewer calls go into one transaction"
+    ),
 )
 
 # Missing tables, schema or functions; no space; no privilege; a failed transaction, or a read-only
