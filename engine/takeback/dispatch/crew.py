@@ -149,7 +149,11 @@ class Crew:
         return [one for future in done for one in self._end(future, self._late.pop(future)[0])]
 
     def _end(self, future: Future[Ended | None], work: Work) -> list[Ended]:
-        """An attempt that ended in SystemExit or the like is in doubt as any other."""
+        """An attempt that ended in SystemExit or the like is in doubt as any other.
+
+        What could not even begin, and not for want of the database, waits for its lease to end:
+        handed back, it would only come again at once.
+        """
         _, begun = self._begun.pop(identity(work.intent), (0.0, None))
         if future.cancelled():
             return [Ended(work=work, outcome=INTERRUPTED)]
@@ -158,8 +162,10 @@ class Crew:
             ended = future.result()
             return [] if ended is None else [ended]
         logger.error("attempt_broke", ref=work.intent.ref, exc_info=problem)
-        if begun is None:
+        if begun is None and isinstance(problem, errors.Unavailable):
             return [Ended(work=work, outcome=INTERRUPTED)]
+        if begun is None:
+            return []
         return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause="exception"))]
 
     def _overdue(self) -> list[Ended]:

@@ -1,0 +1,278 @@
+"""What is played: each workflow once through, and then once for every point at which it may die."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+
+from takeback.client.batching import Call
+from takeback.dispatch.limits import Limits
+from takeback.ledger.database import sqlalchemy_url
+from takeback.model.errors import NotDispatched, Rejected
+from takeback.testing.crash import Stage
+from tests.crash.site import Site
+from tests.dispatch.office import Office
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """``prepare`` happens before, in a process that lives. ``play`` may die, and is played again by
+    whoever comes after: the agent that retries its call, the worker that takes over. ``check``
+    says what is wrong in the end, beside what is never right.
+    """
+
+    play: Callable[[Site, Office, Stage | None], object]
+    check: Callable[[Site], Sequence[str]]
+    prepare: Callable[[Site, Office], object] = lambda site, office: None
+    atomic: bool = False
+    """Whether the caller's row and the intent are there together, or neither is."""
+
+
+def _expect(site: Site, *, tool: str, count: int, states: Sequence[str]) -> list[str]:
+    own = [row.state for row in site.rows() if row.tool == tool]
+    problems = [] if len(own) == count else [f"{len(own)} of {tool}, expected {count}"]
+    return problems + [f"{tool} is {state}" for state in own if state not in states]
+
+
+def _sent(tool: str, *, count: int = 1) -> Callable[[Site], list[str]]:
+    """All are recorded and carried out, or in doubt."""
+    return lambda site: _expect(site, tool=tool, count=count, states=("succeeded", "in_doubt"))
+
+
+BUSINESS = "INSERT INTO public.cases (name) VALUES (%s) ON CONFLICT DO NOTHING"
+
+
+def _connect(site: Site, stage: Stage | None) -> psycopg.Connection[Any]:
+    return psycopg.connect(site.url) if stage is None else stage.connect(site.url)
+
+
+def record_in_callers_connection(site: Site, office: Office, stage: Stage | None) -> None:
+    with _connect(site, stage) as connection:
+        connection.execute(BUSINESS, [site.to])
+        office.call(connection, "hold_letter", {"to": site.to})
+
+
+def record_in_callers_session(site: Site, office: Office, stage: Stage | None) -> None:
+    engine = create_engine(sqlalchemy_url(site.url), use_native_hstore=False)
+    if stage is not None:
+        stage.watch(engine)
+    with Session(engine) as session, session.begin():
+        session.execute(
+            text("INSERT INTO public.cases (name) VALUES (:to) ON CONFLICT DO NOTHING"),
+            {"to": site.to},
+        )
+        office.call(session, "hold_letter", {"to": site.to})
+    engine.dispose()
+
+
+def record_in_own_transaction(site: Site, office: Office, stage: Stage | None) -> None:
+    office.call(None, "send_letter", {"to": site.to})
+
+
+def record_many(site: Site, office: Office, stage: Stage | None) -> None:
+    tools = ("send_letter", "pay", "ship", "send_letter")
+    office.call_many(None, [Call(tool=tool, arguments={"to": site.to}) for tool in tools])
+
+
+def record_many_in_callers_connection(site: Site, office: Office, stage: Stage | None) -> None:
+    with _connect(site, stage) as connection:
+        connection.execute(BUSINESS, [site.to])
+        calls = [Call(tool=tool, arguments={"to": site.to}) for tool in ("send_letter", "pay")]
+        office.call_many(connection, calls)
+
+
+def call_local(site: Site, office: Office, stage: Stage | None) -> None:
+    office.call(None, "file_case", {"to": site.to})
+
+
+def call_local_in_callers_connection(site: Site, office: Office, stage: Stage | None) -> None:
+    with _connect(site, stage) as connection:
+        office.call(connection, "file_case", {"to": site.to})
+
+
+def carry_out(site: Site, office: Office, stage: Stage | None) -> None:
+    site.work(office)
+
+
+def call_and_carry_out(site: Site, office: Office, stage: Stage | None) -> None:
+    office.call(None, "send_letter", {"to": site.to})
+    site.work(office)
+
+
+def carry_out_until_deferred_is_due(site: Site, office: Office, stage: Stage | None) -> None:
+    site.work(office)
+    site.clock.advance(600)
+    site.work(office)
+
+
+def stop_in_the_middle(site: Site, office: Office, stage: Stage | None) -> None:
+    """The worker is told to stop while its first of three attempts runs."""
+    before = len(site.world.calls)
+    worker = office.worker_of(
+        "w1",
+        sleep=site.clock.advance,
+        stopping=lambda: len(site.world.calls) > before,
+        limits=Limits(concurrency=1),
+    )
+    worker.run(drain=True)
+
+
+def restore(site: Site, office: Office, stage: Stage | None) -> None:
+    office.restore(None, site.kept["ref"])
+
+
+def restore_in_callers_connection(site: Site, office: Office, stage: Stage | None) -> None:
+    with _connect(site, stage) as connection:
+        office.restore(connection, site.kept["ref"])
+
+
+def compensate(site: Site, office: Office, stage: Stage | None) -> None:
+    office.restore(None, site.kept["ref"])
+    site.work(office)
+
+
+def _record(*tools: str) -> Callable[[Site, Office], None]:
+    def prepare(site: Site, office: Office) -> None:
+        for tool in tools:
+            site.kept["ref"] = office.call(None, tool, {"to": site.to}).ref
+
+    return prepare
+
+
+def _carried_out(tool: str) -> Callable[[Site, Office], None]:
+    def prepare(site: Site, office: Office) -> None:
+        site.kept["ref"] = office.call(None, tool, {"to": site.to}).ref
+        site.work(office)
+
+    return prepare
+
+
+def _three_payments(site: Site, office: Office) -> None:
+    for note in "abc":
+        office.call(None, "pay", {"to": f"{site.to}-{note}"})
+
+
+def _cancelled(site: Site, office: Office) -> None:
+    ref = office.call(None, "hold_letter", {"to": site.to}).ref
+    site.kept["ref"] = office.restore(None, ref or "").ref
+
+
+def _deferred_once(site: Site, office: Office) -> None:
+    def down_at_first(called: Any) -> Any:
+        if called.number == 1:
+            raise NotDispatched("refused")
+        return site.world.arrive(called)
+
+    site.world.on["send_letter"] = down_at_first
+    office.call(None, "send_letter", {"to": site.to})
+
+
+def _refused(site: Site, office: Office) -> None:
+    def refuse(called: Any) -> Any:
+        raise Rejected("no such address")
+
+    site.world.on["send_letter"] = refuse
+    office.call(None, "send_letter", {"to": site.to})
+
+
+def _left_behind(site: Site, office: Office) -> None:
+    """One is claimed and one executing, both by a worker that is no more."""
+    office.call_many(
+        None, [Call(tool=tool, arguments={"to": site.to}) for tool in ("send_letter", "pay")]
+    )
+    dispatcher = office.worker_of("gone")._dispatcher
+    dispatcher.run_once(10)
+    site.clock.advance(31)
+
+
+def _nothing_more(site: Site) -> list[str]:
+    return []
+
+
+def _recorded_once(site: Site) -> list[str]:
+    return _expect(site, tool="hold_letter", count=1, states=("succeeded", "in_doubt"))
+
+
+def _many(site: Site) -> list[str]:
+    return [*_sent("send_letter")(site), *_sent("pay")(site)]
+
+
+def _filed(site: Site) -> list[str]:
+    problems = _expect(site, tool="file_case", count=1, states=("succeeded",))
+    return problems if site.has_business_row() else [*problems, "the row is not there"]
+
+
+def _never_left(site: Site) -> list[str]:
+    problems = _expect(site, tool="hold_letter", count=1, states=("cancelled",))
+    return problems if site.effects("hold_letter") == 0 else [*problems, "it left all the same"]
+
+
+def _refused_for_good(site: Site) -> list[str]:
+    problems = _expect(site, tool="send_letter", count=1, states=("failed", "in_doubt"))
+    return problems if site.effects("send_letter") == 0 else [*problems, "it arrived"]
+
+
+def _unfiled(site: Site) -> list[str]:
+    problems = _expect(site, tool="file_case", count=1, states=("restored",))
+    return [*problems, "the row is still there"] if site.has_business_row() else problems
+
+
+def _done_anew(site: Site) -> list[str]:
+    states = sorted(row.state for row in site.rows() if row.tool == "hold_letter")
+    expected = (["cancelled", "succeeded"], ["cancelled", "in_doubt"])
+    return [] if states in expected else [f"hold_letter is {states}"]
+
+
+def _compensated(tool: str) -> Callable[[Site], list[str]]:
+    return lambda site: _expect(site, tool=tool, count=1, states=("restored", "in_doubt"))
+
+
+WORKFLOWS: dict[str, Workflow] = {
+    "record in the caller's connection": Workflow(
+        play=record_in_callers_connection, check=_recorded_once, atomic=True
+    ),
+    "record in the caller's session": Workflow(
+        play=record_in_callers_session, check=_recorded_once, atomic=True
+    ),
+    "record in a transaction of its own": Workflow(
+        play=record_in_own_transaction, check=_sent("send_letter")
+    ),
+    "record many": Workflow(play=record_many, check=_many),
+    "record many in the caller's connection": Workflow(
+        play=record_many_in_callers_connection, check=_many, atomic=True
+    ),
+    "call a Local tool": Workflow(play=call_local, check=_filed, atomic=True),
+    "call a Local tool in the caller's connection": Workflow(
+        play=call_local_in_callers_connection, check=_filed, atomic=True
+    ),
+    "carry out, blind": Workflow(
+        play=carry_out, check=_sent("send_letter"), prepare=_record("send_letter")
+    ),
+    "carry out, keyed": Workflow(play=carry_out, check=_sent("pay"), prepare=_record("pay")),
+    "call and carry out": Workflow(play=call_and_carry_out, check=_sent("send_letter")),
+    "defer and try again": Workflow(
+        play=carry_out_until_deferred_is_due, check=_sent("send_letter"), prepare=_deferred_once
+    ),
+    "reject": Workflow(play=carry_out, check=_refused_for_good, prepare=_refused),
+    "stop and hand back": Workflow(
+        play=stop_in_the_middle, check=_sent("pay", count=3), prepare=_three_payments
+    ),
+    "take over": Workflow(play=carry_out, check=_many, prepare=_left_behind),
+    "restore what is held": Workflow(
+        play=restore, check=_never_left, prepare=_record("hold_letter")
+    ),
+    "restore what is held, in the caller's connection": Workflow(
+        play=restore_in_callers_connection, check=_never_left, prepare=_record("hold_letter")
+    ),
+    "restore a Local effect": Workflow(play=restore, check=_unfiled, prepare=_record("file_case")),
+    "restore a restore": Workflow(play=restore, check=_done_anew, prepare=_cancelled),
+    "compensate, keyed": Workflow(
+        play=compensate, check=_compensated("pay"), prepare=_carried_out("pay")
+    ),
+    "compensate, blind": Workflow(
+        play=compensate, check=_compensated("ship"), prepare=_carried_out("ship")
+    ),
+}
