@@ -327,15 +327,22 @@ def test_a_closed_connection_is_refused_by_name(desk, callers, kind):
     assert "closed" in envelope.error["message"]
 
 
-def test_a_connection_whose_server_is_gone_is_refused_as_unavailable(desk, caller):
-    caller.sql(TICKET)
-    desk.rows("SELECT pg_terminate_backend(%s, 5000)", caller.pid)
-    for envelope in (
-        caller.call(desk.app, "send_letter", LETTER),
-        caller.call(desk.app, "find_books", {"query": "emma"}),
-    ):
-        assert envelope.code in ("database_unavailable", "no_transaction")
-        assert envelope["effect"] == "none"
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda app, joined: joined.call(app, "send_letter", LETTER),
+        lambda app, joined: joined.call(app, "delete_book", {"book": "b1"}),
+        lambda app, joined: joined.call(app, "find_books", {"query": "emma"}),
+        lambda app, joined: joined.restore(app, "send_letter-00000000"),
+    ],
+    ids=["remote", "local", "read", "restore"],
+)
+def test_a_connection_whose_server_is_gone_is_refused_as_unavailable(desk, joined, call):
+    joined.sql(TICKET)
+    desk.rows("SELECT pg_terminate_backend(%s, 5000)", joined.pid)
+    envelope = call(desk.app, joined)
+    assert envelope.code == "database_unavailable"
+    assert (envelope["effect"], envelope["repeat_can_succeed"]) == ("none", True)
     assert desk.is_empty()
 
 
