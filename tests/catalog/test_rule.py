@@ -149,6 +149,8 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
         (REFUND, {"wording": Wording(subject="{amount.x}")}, "fills in 'amount.x'"),
         (REFUND, {"wording": Wording(subject="x", leaves=("{y}",))}, "fills in 'y'"),
         (REFUND, {"wording": Wording(subject="{amount")}, "has an unpaired brace"),
+        (REFUND, {"wording": Wording(subject="{amount:>{amount}}")}, "in a form that is none"),
+        (REFUND, {"wording": Wording(subject="{amount!x}")}, "in a form that is none"),
         (SEARCH, {"arguments": dict}, "its arguments are no pydantic model"),
         (SEARCH, {"arguments": RootModel[list[int]]}, "its arguments have no names"),
     ],

@@ -270,11 +270,16 @@ def _wording(tool: Tool) -> Iterator[Problem]:
     known = {*tool.arguments.model_fields, "until"}
     for sentence in sentences:
         try:
-            named = [name for _, name, _, _ in Formatter().parse(sentence) if name is not None]
+            gaps = [gap for gap in Formatter().parse(sentence) if gap[1] is not None]
         except ValueError:
             yield f"its wording {sentence!r} has an unpaired brace", "write {{ or }} for a brace"
             continue
-        for name in named:
+        for _, name, form, conversion in gaps:
+            if "{" in (form or "") or conversion not in (None, "r", "s", "a"):
+                yield (
+                    f"its wording {sentence!r} fills in {name!r} in a form that is none",
+                    f"write {{{name}}}, or a form that is fixed, such as {{{name}:>5}}",
+                )
             if name not in known:
                 yield (
                     f"its wording {sentence!r} fills in {name!r}, which is no argument",

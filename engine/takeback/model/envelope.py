@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from string import Formatter
 from typing import Any
 
 from takeback.declare import CANCEL_ONLY, Local, Remote, Tool, Wording
@@ -259,7 +260,7 @@ def _affected(tool: Tool, bodies: Mapping[str, Any]) -> list[dict[str, Any]]:
         return list(outcome["affected"])
     if tool.affects is None:
         return []
-    value = str(_cut((bodies.get("arguments") or {}).get(tool.affects.id, "")))
+    value = str(shown((bodies.get("arguments") or {}).get(tool.affects.id, "")))
     return [{"kind": tool.affects.kind, "id": value, "label": value}]
 
 
@@ -290,12 +291,24 @@ class _Gaps(dict[str, Any]):
 def _fill(template: str, bodies: Mapping[str, Any], **more: str) -> str:
     """The sentence; of a long argument it has the beginning, since an answer stays short."""
     arguments = bodies.get("arguments") or {}
-    values = {name: _cut(value) for name, value in arguments.items()}
-    return template.format_map(_Gaps(values | more))
+    values = _Gaps({name: shown(value) for name, value in arguments.items()} | more)
+    try:
+        return template.format_map(values)
+    except (TypeError, ValueError):
+        return _PLAINLY.vformat(template, (), values)
 
 
-def _cut(value: Any) -> Any:
-    return shown(value) if isinstance(value, str) else value
+class _Plainly(Formatter):
+    """A format that doesn't suit a value, since that is null or forgotten, is left out."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        try:
+            return format(value, format_spec)
+        except (TypeError, ValueError):
+            return str(value)
+
+
+_PLAINLY = _Plainly()
 
 
 def iso(at: datetime) -> str:
