@@ -216,6 +216,8 @@ def test_what_was_taken_back_is_shown_as_taken_back(kiosk: Terminal):
     kiosk("restore", ref)
     again = kiosk(*call("post", to="dana"), "--json")
     assert (again.exit, again.document["status"]) == (0, "taken_back")
+    by, at = again.document["taken_back_by"], again.document["taken_back_at"]
+    assert f"by {by} at {at}" in kiosk(*call("post", to="dana")).out
 
 
 def test_text_of_a_model_moves_no_cursor(kiosk: Terminal):

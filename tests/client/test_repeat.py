@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from takeback import NotDispatched, Rejected
+from takeback.model.envelope import iso
 from tests.client.desk import in_thread
 
 LETTER = {"to": "dana@example.com", "subject": "hello"}
@@ -321,9 +322,11 @@ def test_two_different_repeats_in_one_call_are_refused(desk):
 def test_taken_back_stays_taken_back_whoever_retries(desk, tool, arguments):
     first = desk.app.call(None, tool, arguments)
     desk.app.restore(None, first.ref, principal="dana")
+    taken_back_at = desk.app.show(first.ref).entry.intent.settled_at
+    desk.shift(timedelta(minutes=5))
     retry = desk.app.call(None, tool, arguments)
     assert (retry.status, retry.ref, retry["replayed"]) == ("taken_back", first.ref, True)
-    assert retry["taken_back_by"] == "dana"
+    assert (retry["taken_back_by"], retry["taken_back_at"]) == ("dana", iso(taken_back_at))
     assert retry["again"] == {"repeat_of": first.ref}
     assert retry.restore is None
     desk.shift(timedelta(hours=1))

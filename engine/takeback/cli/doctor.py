@@ -120,13 +120,14 @@ def _app(door: Door, found: Examination, usable: Settings) -> Takeback:
 
 
 def _tools(app: Takeback) -> list[dict[str, Any]]:
-    faces = ("perform", "restore", "preview", "find", "drift")
+    from takeback.catalog.binding import FACES
+
     return [
         {
             "tool": bound.name,
             "version": bound.tool.version,
             "effect": type(bound.effect).__name__.lower(),
-            "faces": [face for face in faces if getattr(bound.handler, face) is not None],
+            "faces": [face for face in FACES if getattr(bound.handler, face) is not None],
         }
         for bound in app.registry
     ]

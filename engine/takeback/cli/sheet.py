@@ -126,6 +126,8 @@ def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
     again = answer["again"]["repeat_of"] if answer.get("again") else None
     if again is not None and not again.startswith(f"{RESTORE}-"):
         yield field("once more", f"the same call with --repeat-of {again}")
+    if answer.get("taken_back_at"):
+        yield field("taken back", f"by {answer['taken_back_by']} at {answer['taken_back_at']}")
     if answer.get("redone_by"):
         yield field("redone by", answer["redone_by"].get("ref"))
 

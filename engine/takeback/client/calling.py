@@ -42,7 +42,7 @@ from takeback.model.evolve import evolve
 from takeback.model.handler import Face, Found
 from takeback.model.intent import Fact, Intent, State
 from takeback.model.key import derive_key
-from takeback.model.ref import make_ref
+from takeback.model.ref import ENTROPY_BYTES, make_ref
 from takeback.model.violation import Repair, Violation
 
 BUSY_PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)
@@ -184,10 +184,10 @@ def _record(
             case _:
                 twin = _twin(context, tx, request, recording)
                 if twin is None:
-                    ref = make_ref(request.bound.name, context.entropy(5))
+                    ref = make_ref(request.bound.name, context.entropy(ENTROPY_BYTES))
                     request = replace(request, event=replace(request.event, ref=ref))
                     continue
-                settled = _answer_twin(context, tx, request, twin)
+                settled = _answer_twin(tx, request, twin)
                 if settled is not None:
                     return settled
                 generation = twin.intent.generation + 1
@@ -236,9 +236,7 @@ def begun(tenant: str, event: Recorded, minted: Minted) -> Intent:
     )
 
 
-def _answer_twin(
-    context: Context, tx: Tx, request: Request, twin: reading.Entry
-) -> Envelope | None:
+def _answer_twin(tx: Tx, request: Request, twin: reading.Entry) -> Envelope | None:
     """The answer to a repeat; None when the row says that it is a new generation."""
     tool = request.bound.tool
     first = twin.intent

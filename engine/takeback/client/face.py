@@ -125,7 +125,3 @@ def matches_of(answer: Any) -> Found:
         more_matches_exist=bool(answer.more_matches_exist),
         summary=None if answer.summary is None else str(answer.summary),
     )
-
-
-def _match(one: Any) -> Mapping[str, Any]:
-    return one if isinstance(one, Mapping) else {"result": one}

@@ -17,7 +17,7 @@ from takeback.catalog.registry import Bound
 from takeback.client.body import count_of, outcome_body, refusal_body
 from takeback.client.context import Context
 from takeback.client.face import Broke, call_face, performed, try_face
-from takeback.client.request import SALT_BYTES, Request
+from takeback.client.request import Request
 from takeback.ledger.acting import Actor, act_as
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.locking import Taken, lock
@@ -27,7 +27,7 @@ from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import revive
-from takeback.model.chain import body_digest
+from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.handler import Affected, Face, Original, Performed
 from takeback.model.intent import FINAL, Intent, State

@@ -7,24 +7,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from takeback.catalog.registry import Bound
+from takeback.catalog.registry import RESERVED_PROPERTIES, Bound
 from takeback.client.context import Context
 from takeback.declare import Approval, Local, Read, Remote, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import Arguments, validate
-from takeback.model.chain import body_digest
+from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
 from takeback.model.key import canonical_bytes, derive_key
-from takeback.model.ref import make_ref, normalise
+from takeback.model.ref import ENTROPY_BYTES, make_ref, normalise
 from takeback.model.violation import Repair, Violation, shown
 
 RUN_LENGTH_MAX = 200
-SALT_BYTES = 32
-REF_BYTES = 5
-RESERVED = ("repeat_of", "expect")
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
@@ -132,7 +129,7 @@ def _split(tool: Tool, received: Any) -> tuple[Any, dict[str, Any]]:
     """A model sends the reserved arguments among its own."""
     if isinstance(tool.effect, Read) or not isinstance(received, Mapping):
         return received, {}
-    reserved = {name: received[name] for name in RESERVED if name in received}
+    reserved = {name: received[name] for name in RESERVED_PROPERTIES if name in received}
     return {name: value for name, value in received.items() if name not in reserved}, reserved
 
 
@@ -198,7 +195,7 @@ def _command(
 ) -> commands.Record:
     effect = tool.effect
     return commands.Record(
-        ref=make_ref(tool.name, context.entropy(REF_BYTES)),
+        ref=make_ref(tool.name, context.entropy(ENTROPY_BYTES)),
         tool=tool.name,
         tool_version=tool.version,
         effect="local" if isinstance(effect, Local) else "remote",

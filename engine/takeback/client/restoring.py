@@ -25,7 +25,7 @@ from takeback.client.context import Context
 from takeback.client.looking import find, row_of
 from takeback.client.owning import in_own_transaction
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler
-from takeback.client.request import REF_BYTES, SALT_BYTES, identifier_violations, prepare
+from takeback.client.request import identifier_violations, prepare
 from takeback.client.restore_tool import RESTORE, restore_arguments
 from takeback.declare import CANCEL_ONLY, Local, Remote
 from takeback.ledger.appending import Change, append
@@ -37,7 +37,7 @@ from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import revive
-from takeback.model.chain import body_digest
+from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
 from takeback.model.envelope import Envelope, Replay, answer, clock
@@ -46,7 +46,7 @@ from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Handler, Performed
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
-from takeback.model.ref import Ref, make_ref
+from takeback.model.ref import ENTROPY_BYTES, Ref, make_ref
 
 _UNREADABLE = (
     "it was recorded in a form that this release can't read; an operator finds the cause under "
@@ -145,7 +145,7 @@ def restore_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
             return done
         ask = Ask(wish=wish, original=original, bound=_bound(context, tx, original))
         _require_restorable(ask)
-        wish.refs.append(make_ref(RESTORE.name, context.entropy(REF_BYTES)))
+        wish.refs.append(make_ref(RESTORE.name, context.entropy(ENTROPY_BYTES)))
         try:
             with tx.savepoint():
                 return _restore(context, tx, ask)

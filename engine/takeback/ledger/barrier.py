@@ -1,8 +1,9 @@
 """Reading the log in order without ever skipping an event that commits late.
 
 A sequence hands out positions before their transactions commit, so "position > checkpoint" passes
-by what commits later. Every appender therefore holds a shared advisory lock from before it draws a
-position until its transaction ends, and a reader says four statements, each with its own snapshot:
+by what commits later. Every appender therefore holds a shared advisory lock, (31418, 1), from
+before it draws a position until its transaction ends, and a reader says four statements, each with
+its own snapshot:
 
     1  S = the last position that was handed out
     2  H = the transactions that hold the lock now

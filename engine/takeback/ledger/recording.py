@@ -34,10 +34,6 @@ from takeback.model.errors import LedgerCorrupt
 from takeback.model.event import Recorded, encode
 from takeback.model.intent import instant
 
-BARRIER_CLASS = 31418
-BARRIER_ID = 1
-"""The two-int advisory lock that every appender shares; see ``takeback.ledger.barrier``."""
-
 RECORD = Statement(
     name="record",
     sentence="Inserts an intent, its first event and its arguments, or finds the twin of its key.",

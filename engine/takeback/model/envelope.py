@@ -153,6 +153,8 @@ def answer(
             document["stands"] = False
     if intent.taken_back_by is not None:
         document["taken_back_by"] = intent.taken_back_by
+        if document["status"] == "taken_back" and intent.settled_at is not None:
+            document["taken_back_at"] = iso(intent.settled_at)
     if state in (State.FAILED, State.DENIED, State.EXPIRED):
         document |= _failure(state, bodies)
     elif document["status"] == "in_doubt":

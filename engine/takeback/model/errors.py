@@ -12,7 +12,6 @@
     ├── PolicyRefusal             a person or another policy has to decide first
     │   └── PersonRequired        an agent's principal asked for what only a person may do
     ├── Conflict                  the state of the world is another than the call assumes
-    │   ├── KeyConflict           same key, other arguments
     │   ├── NotRestorable         nothing there to take back, with the reason
     │   ├── RestoreExpired        its retention is over
     │   ├── TooLate               the window is over, or the effect has begun
@@ -138,12 +137,6 @@ class Conflict(TakebackError):
     """The world is in another state than the call assumes."""
 
     code = "conflict"
-
-
-class KeyConflict(Conflict):
-    """An intent with this key exists, with other arguments."""
-
-    code = "key_conflict"
 
 
 class NotRestorable(Conflict):

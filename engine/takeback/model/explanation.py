@@ -54,7 +54,7 @@ def explain(
         first_of_each.setdefault(fault.path, fault)
     order = _names_of(model)
     ordered = sorted(first_of_each.values(), key=lambda fault: _position(fault, order))
-    violations = [_violation(shape, model, fault) for fault in ordered[:VIOLATIONS_MAX]]
+    violations = [_violation(model, fault) for fault in ordered[:VIOLATIONS_MAX]]
     if len(ordered) > VIOLATIONS_MAX:
         message = f"and {len(ordered) - VIOLATIONS_MAX} more violations"
         violations.append(Violation(field=WHOLE_CALL, code="too_many_violations", message=message))
@@ -195,7 +195,7 @@ def _not_within(objections: Sequence[Fault], faults: Sequence[Fault]) -> list[Fa
     ]
 
 
-def _violation(shape: Shape, model: type[BaseModel], fault: Fault) -> Violation:
+def _violation(model: type[BaseModel], fault: Fault) -> Violation:
     field = ".".join(str(shown(str(part))) for part in fault.path) or WHOLE_CALL
     if fault.code == "unknown_argument":
         return _unknown(field, fault, model)
