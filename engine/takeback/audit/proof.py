@@ -44,6 +44,9 @@ COMPARED = tuple(field.name for field in fields(Intent) if field.name != "lease_
 MISSING_MAX = 10
 """Events named in one gap; a longer one is as broken."""
 
+LINKS_MAX = 3
+"""Hashes that the next event may follow from, after some that were changed in a row."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -120,7 +123,9 @@ class Proof:
     def finish(self) -> None:
         """Compares what was taken with the row, as far as the log itself is whole."""
         if self.events == 0:
-            self._break(None, "the intent has no events")
+            self.is_chained = False
+            if self.row is not None:
+                self._found.append((None, "the intent has no events"))
         elif self.row is None:
             self._found.append((self._version, "the intent has no row"))
             self.differing = COMPARED
@@ -157,11 +162,13 @@ class Proof:
 
     def _check_link(self, stored: Stored) -> None:
         links = [_hash_of(stored, link) for link in self._links if len(link) == HASH_BYTES]
-        if self._links and stored.hash not in links:
-            self._break(stored.version, "the event is not the one that its hash was taken over")
         self._hash = stored.hash
+        if not self._links or stored.hash in links:
+            self._links = (stored.hash,)
+            return
+        self._break(stored.version, "the event is not the one that its hash was taken over")
         # Where a hash itself was changed, the next event still follows from the true one.
-        self._links = tuple(dict.fromkeys((stored.hash, *links)))
+        self._links = (stored.hash, *links)[:LINKS_MAX]
 
     def _check_end(self, row: Projected) -> None:
         """The row's hash is a witness of the log's end that lies outside of the log."""
