@@ -31,6 +31,7 @@ from takeback.client.context import Context
 from takeback.client.looking import Shown
 from takeback.client.owning import in_own_transaction
 from takeback.client.refusing import refuse
+from takeback.client.restore_tool import RESTORE
 from takeback.declare import Catalog
 from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.worker import Worker
@@ -131,7 +132,18 @@ class Takeback:
         effects. Refusals are envelopes. Raises RetryTransaction when the caller's transaction is
         lost and has to run again as a whole, and HandlerError when a Local handler refuses and
         ``savepoint`` is False.
+
+        The tool ``restore``, which no catalog declares, is what an envelope's ``restore`` calls.
         """
+        if tool == RESTORE.name:
+            return restoring.call_restore(
+                self.context,
+                tx,
+                arguments,
+                {"repeat_of": repeat_of, "expect": expect, "not_before": not_before},
+                run=run,
+                principal=principal or PRINCIPAL_UNKNOWN,
+            )
         return calling.call(
             self.context,
             tx,

@@ -185,6 +185,13 @@ def test_a_replayed_restore_offers_no_option_that_restore_has_not(kiosk: Termina
     assert "--repeat-of" not in kiosk("restore", ref).out
 
 
+def test_the_call_that_an_answer_hands_back_can_be_run_as_it_came(kiosk: Terminal):
+    back = kiosk(*call("post", to="dana"), "--json").document["restore"]
+    run = kiosk(*call(back["tool"], **back["arguments"]), "--json")
+    assert (run.exit, run.document["status"]) == (0, "done")
+    assert kiosk("show", back["arguments"]["ref"], "--json").document["status"] == "taken_back"
+
+
 def test_restoring_nothing_is_no_such_ref_with_the_nearest(kiosk: Terminal):
     ref = kiosk.ref(*call("post", to="dana"))
     wrong = ref[:-1] + ("0" if ref[-1] != "0" else "1")

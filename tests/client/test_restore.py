@@ -21,8 +21,7 @@ LOST = {"book": "b1", "state": "lost"}
 
 def run(desk, call, **said):
     """The call that an envelope hands back, run verbatim."""
-    assert call["tool"] == "restore"
-    return desk.app.restore(None, **call["arguments"], **said)
+    return desk.app.call(None, call["tool"], call["arguments"], **said)
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────
@@ -93,7 +92,7 @@ def test_the_returned_call_run_verbatim_brings_back_the_rows_with_their_children
     deleted = holder.call(desk.app, "delete_book", {"book": "b1"})
     holder.commit()
     assert [one["id"] for one in deleted.affected] == ["b1", "l1", "l2"]
-    restored = holder.restore(desk.app, **deleted.restore["arguments"])
+    restored = holder.call(desk.app, deleted.restore["tool"], deleted.restore["arguments"])
     holder.commit()
     assert restored.status == "done"
     assert [one["id"] for one in restored.affected] == ["b1", "l1", "l2"]
@@ -416,6 +415,23 @@ def test_a_ref_that_is_none_is_refused(desk, holder, ref):
     assert len(told.to_json().encode()) < 1000
     holder.commit()
     assert list(desk.states().values()) == ["held"]
+
+
+def test_restore_is_called_with_a_ref_and_nothing_else(desk):
+    letter = desk.app.call(None, "send_letter", LETTER)
+    for arguments, said, field in (
+        ({}, {}, "ref"),
+        ({"ref": 7}, {}, "ref"),
+        ({"ref": letter.ref, "force": True}, {}, "force"),
+        ({"ref": letter.ref}, {"repeat_of": letter.ref}, "repeat_of"),
+        ([letter.ref], {}, "arguments"),
+        ([letter.ref], {"expect": "x"}, "arguments"),
+    ):
+        told = desk.app.call(None, "restore", arguments, **said)
+        assert told.error["class"] == "invalid_request"
+        assert [one["field"] for one in told.error["violations"]] == [field]
+    assert desk.states() == {letter.ref: "held"}
+    assert desk.app.call(None, "restore", {"ref": "send_letter-00000000"}).code == "no_such_ref"
 
 
 def test_a_ref_with_one_wrong_character_never_takes_another_one_back(desk):

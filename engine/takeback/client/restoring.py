@@ -36,7 +36,7 @@ from takeback.ledger.transaction import Tx, adopt
 from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.arguments import revive
+from takeback.model.arguments import revive, validate
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
@@ -127,6 +127,29 @@ def restore(
         errors.InProgress,
     ) as problem:
         return refuse(problem, trace_id)
+
+
+def call_restore(
+    context: Context,
+    given: object,
+    arguments: Mapping[str, Any],
+    beside: Mapping[str, Any],
+    *,
+    run: str | None,
+    principal: str,
+) -> Envelope:
+    """``restore`` for whoever runs the call that an envelope has handed back, as it came.
+
+    What else was said ``beside`` the arguments is refused: a restore takes its ref alone.
+    """
+    said = {name: value for name, value in beside.items() if value is not None}
+    received = {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
+    try:
+        ref = validate(RESTORE, received).canonical["ref"]
+    except errors.InvalidArguments as problem:
+        trace_id = context.entropy(8).hex()
+        return refuse_arguments(RESTORE.name, received, problem.violations, trace_id)
+    return restore(context, given, ref, run=run, principal=principal, force=False)
 
 
 def _refuse(problem: errors.HandlerError, trace_id: str) -> Envelope:
