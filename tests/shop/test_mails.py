@@ -1,11 +1,19 @@
 """``send_customer_email``: held, called back in time, or sent once by a real SMTP server."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 from sqlalchemy.orm import Session
 
-from takeback.testing import Answer, Drop, MailStage
+from takeback.dispatch.dispatcher import Dispatcher
+from takeback.dispatch.limits import Limits
+from takeback.testing import Answer, Drop, MailStage, Stall
 
 DANA = "dana@example.com"
 
@@ -141,6 +149,85 @@ def test_a_mail_whose_answer_was_lost_is_in_doubt_and_is_not_sent_again(shop, ha
     assert send(shop, app=hasty).status == "in_doubt"
     shop.work(hasty)
     assert len(mail.messages) == 1
+
+
+@contextmanager
+def worker_process(shop) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that can be killed."""
+    program = [
+        sys.executable,
+        "-m",
+        "takeback.cli.main",
+        "--app",
+        "takeback_shop.app:app",
+        "worker",
+    ]
+    environment = {**os.environ, "TAKEBACK_DATABASE_URL": shop.url}
+    process = subprocess.Popen(program, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(("stage", "sent"), [(MailStage.ACCEPTED, 1), (MailStage.CONNECT, 0)])
+def test_a_mail_whose_worker_is_killed_may_have_left_and_is_not_sent_again(
+    shop, hasty, mail, later, stage, sent
+):
+    """orbit #407, prosper202 #147: a stale claim repeated what was done already."""
+    mail.inject(Stall(at=stage))
+    held = send(shop, app=hasty)
+    with worker_process(shop) as process:
+        assert mail.wait_for_stall(seconds_max=60)
+        process.kill()
+        process.wait()
+    assert shop.app.status(held.ref).status == "in_progress"
+    later(timedelta(seconds=31))
+    for _ in range(2):
+        shop.work(hasty)
+        assert shop.app.status(held.ref).status == "in_doubt"
+        assert send(shop, app=hasty).ref == held.ref
+    assert len(mail.messages) == sent
+
+
+def test_a_mail_whose_worker_dies_between_claiming_and_sending_still_leaves(
+    shop, hasty, mail, later
+):
+    """archestra #5580: marked as done first, and lost in a restart."""
+    held = send(shop, app=hasty)
+    killed = Dispatcher(hasty.context, Limits(), "killed")
+    assert killed.run_once(1).count == 1
+    assert shop.app.show(held.ref).entry.intent.state == "claimed"
+    later(timedelta(seconds=31))
+    shop.work(hasty)
+    assert shop.app.status(held.ref).status == "done"
+    assert len(mail.messages) == 1
+
+
+def test_a_step_that_pauses_for_a_person_and_is_run_again_sends_one_mail(shop, hasty, mail):
+    """langgraph #6626: a tool that paused made its finished siblings run again."""
+
+    class Paused(Exception):
+        pass
+
+    def ask(answer):
+        if answer is None:
+            raise Paused
+        return answer
+
+    def step(answer):
+        with ThreadPoolExecutor(2) as beside:
+            sent, asked = beside.submit(send, shop, app=hasty), beside.submit(ask, answer)
+        return sent.result(), asked.result()
+
+    with pytest.raises(Paused):
+        step(None)
+    shop.work(hasty)
+    again, answer = step("yes")
+    shop.work(hasty)
+    assert (answer, again.status, again.replayed) == ("yes", "done", True)
+    assert (len(mail.messages), shop.intents) == (1, 1)
 
 
 def test_a_mailbox_that_there_is_not_is_refused_for_good(shop, hasty, mail):
