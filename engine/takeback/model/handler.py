@@ -11,9 +11,9 @@ A handler has up to five faces. Which arguments a face gets depends on the row's
 
 Each may be sync or async. A face answers with ``Performed`` or with a plain result.
 
-A face of a Local tool or a Read ends no transaction: it is its caller's, and ``session.commit()`` in
-there is refused. What it raises undoes what it did. ``drift`` answers with what somebody else has
-changed since, an object with ``field`` for each, or with nothing.
+A face of a Local tool or a Read ends no transaction: it is its caller's, and ``session.commit()``
+in there is refused. What it raises undoes what it did. ``drift`` answers with what somebody else
+has changed since, an object with ``field`` for each, or with nothing.
 """
 
 from __future__ import annotations
