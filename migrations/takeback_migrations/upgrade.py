@@ -42,7 +42,9 @@ def upgrade(url: str, *, lock_seconds_max: float = LOCK_SECONDS_MAX) -> tuple[st
     release, DatabaseUnavailable when it can't be reached or when something of ours stays locked
     for ``lock_seconds_max``, and NoTransaction when it is read-only.
     """
-    engine = create_engine(_sqlalchemy_url(url), poolclass=NullPool)
+    engine = create_engine(
+        _sqlalchemy_url(url), poolclass=NullPool, connect_args={"client_encoding": "utf8"}
+    )
     with _said(), engine.begin() as connection:
         _wait_at_most(connection, TURN_SECONDS_MAX)
         connection.execute(

@@ -42,7 +42,12 @@ class Database:
             pool_timeout=5,
             pool_pre_ping=False,
             isolation_level="READ COMMITTED",
-            connect_args={"prepare_threshold": None, "application_name": application, **_LIVENESS},
+            connect_args={
+                "prepare_threshold": None,
+                "application_name": application,
+                "client_encoding": "utf8",
+                **_LIVENESS,
+            },
         )
 
     @contextmanager
