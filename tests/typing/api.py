@@ -33,11 +33,13 @@ from takeback import (
     InvalidSettings,
     NoSuchRef,
     NotDispatched,
+    NotRestorable,
     Original,
     OutcomeUnknown,
     Page,
     Performed,
     Rejected,
+    RestoreConflict,
     RetryTransaction,
     Settings,
     Shown,
@@ -256,6 +258,12 @@ def close(session: Session, arguments: Ticket) -> Performed:
         summary="It is closed.",
         leaves=("the mail about it",),
     )
+
+
+def reopen(session: Session, original: Original) -> None:
+    if original.result is None:
+        raise NotRestorable("nobody knows what it was")
+    raise RestoreConflict("it was closed anew", [{"field": "status", "now": "closed"}])
 
 
 def look(session: Session, arguments: Ticket) -> Found:
