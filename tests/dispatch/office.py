@@ -8,6 +8,7 @@ assert world.arrived("dana") == 1
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -198,16 +199,18 @@ class Office(Takeback):
         *,
         sleep: Callable[[float], object] | None = None,
         stopping: Callable[[], bool] = lambda: False,
+        monotonic: Callable[[], float] = time.monotonic,
         limits: Limits | None = None,
         **paces: Any,
     ) -> Worker:
         """A worker of this name, which waits for real unless ``sleep`` is given."""
-        stop = threading.Event()
-        return self.worker(
+        return Worker(
+            self.context,
+            limits or Limits(**paces),
             name=name,
-            sleep=sleep or stop.wait,
+            sleep=sleep or threading.Event().wait,
             stopping=stopping,
-            limits=limits or Limits(**paces),
+            monotonic=monotonic,
         )
 
     def state(self, ref: str | None) -> str:

@@ -195,6 +195,7 @@ class Crew:
         """Cancels what no thread has taken up."""
         for future in [future for future in self._pending if future.cancel()]:
             self._open += self._end(future, self._pending.pop(future)[0])
+        self._open_again_at = self._monotonic()
 
     def _leave_running(self) -> None:
         logger.warning("stopped_while_executing", attempts=len(self._pending))
@@ -202,6 +203,7 @@ class Crew:
             _, begun = self._begun.get(identity(work.intent), (0.0, None))
             if begun is not None:
                 self._open.append(self._give_up(future, begun, "interrupted"))
+        self._open_again_at = self._monotonic()
 
     def _look_and_wait(self, stop_at: float) -> int:
         """A database that is away while a worker stops is waited for no longer than attempts."""

@@ -13,7 +13,7 @@ from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
 from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, of_answer, of_refusal
-from takeback.dispatch.work import Work
+from takeback.dispatch.work import Work, is_held_still
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.transaction import Tx
@@ -88,7 +88,7 @@ class Executor:
     def _begin_taken(self, tx: Tx, work: Work, taken: Taken) -> Work | None:
         if is_begun(work, taken):
             return work.with_intent(taken.intent)
-        if taken.intent.version != work.intent.version:
+        if not is_held_still(work.intent, taken.intent):
             return None
         cause = why_not_begin(taken.intent, taken.now)
         command: commands.Command = commands.Begin(lease=self.limits.lease)

@@ -1,4 +1,4 @@
-"""Writes down what became of attempts, behind the fence of their versions.
+"""Writes down what became of attempts, each behind the fence of its own number.
 
 Locks only rows that nobody else holds, and says which are left: a caller who sits in an open
 transaction on one intent must not hold up the rest. What was decided meanwhile by somebody else is
@@ -19,7 +19,7 @@ from takeback.client.context import Context
 from takeback.dispatch.executor import Ended, is_begun
 from takeback.dispatch.original import follow
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_up, not_reached
-from takeback.dispatch.work import Identity, identity
+from takeback.dispatch.work import Identity, identity, is_held_still
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.transaction import Tx
@@ -80,7 +80,7 @@ class Settler:
     def _changes(self, one: Ended, rows: Mapping[Identity, Taken]) -> list[Change]:
         own, taken = one.work.intent, rows[identity(one.work.intent)]
         outcome = given_up(one.outcome, taken.intent, one.work.bound.tool)
-        is_ours = taken.intent.version == own.version or (
+        is_ours = is_held_still(own, taken.intent) or (
             outcome.kind == "interrupted" and is_begun(one.work, taken)
         )
         if not is_ours:

@@ -25,7 +25,7 @@ from takeback.model import errors
 from takeback.model.arguments import revive
 from takeback.model.command import ParkCause
 from takeback.model.handler import Attempt, Face
-from takeback.model.intent import Intent
+from takeback.model.intent import Intent, State
 
 Identity = tuple[str, UUID]
 """The tenant and the id: what tells intents apart."""
@@ -34,6 +34,19 @@ Identity = tuple[str, UUID]
 def identity(intent: Intent) -> Identity:
     """What tells ``intent`` from every other."""
     return intent.tenant, intent.id
+
+
+def is_held_still(own: Intent, now: Intent) -> bool:
+    """Whether ``now`` is still in the hands that ``own`` was read in: the fence of every write.
+
+    A claim is told apart by its lease, an attempt by its number. Not by the version: late answers
+    about earlier attempts are written down at any time.
+    """
+    if now.state is not own.state:
+        return False
+    if own.state is State.EXECUTING:
+        return now.attempt == own.attempt
+    return now.lease_until == own.lease_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

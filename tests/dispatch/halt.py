@@ -1,0 +1,77 @@
+"""Holding a process at a point: there it waits, inside a transaction or out, until it may go on."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from takeback.testing.crash import Fault, Stage, StagedConnection
+from tests.dispatch.office import Office
+
+SECONDS_MAX = 30
+
+
+class Halt(Stage):
+    """A process that stops where ``at`` is said for the ``nth`` time, until ``go``."""
+
+    def __init__(self, observer: psycopg.Connection, *, at: str, nth: int = 1) -> None:
+        super().__init__(observer)
+        self._at = at
+        self._left = nth
+        self._arrived = threading.Event()
+        self._go = threading.Event()
+
+    def reach(self, name: str, connection: StagedConnection | None) -> None:
+        """Waits at the point."""
+        super().reach(name, connection)
+        if name == self._at:
+            self._left -= 1
+            if self._left == 0:
+                self._arrived.set()
+                assert self._go.wait(SECONDS_MAX), f"nobody let it go on {name}"
+
+    def wait(self) -> None:
+        """Returns when it has come to the point."""
+        assert self._arrived.wait(SECONDS_MAX), f"it never came to {self._at}: {self.points}"
+
+    def go(self) -> None:
+        """Lets it go on."""
+        self._go.set()
+
+    @contextmanager
+    def watching(self, office: Office) -> Iterator[Office]:
+        """``office`` with connections of this process."""
+        self.watch(office.context.database.engine)
+        try:
+            yield office
+        finally:
+            self.go()
+            office.close()
+
+
+class Lose(Stage):
+    """A process whose connection is cut where ``at`` is said for the ``nth`` time; it lives on."""
+
+    def __init__(self, observer: psycopg.Connection, *, at: str, nth: int = 1) -> None:
+        super().__init__(observer)
+        self._at = at
+        self._left = nth
+
+    def fault_at(self, number: int, name: str) -> Fault | None:
+        """Strikes once."""
+        self._left -= name == self._at
+        return Fault.LOST if name == self._at and self._left == 0 else None
+
+
+def wait_for_lock(observer: psycopg.Connection, count: int = 1) -> None:
+    """Returns when ``count`` backends of this database wait for somebody's lock."""
+    for _ in range(SECONDS_MAX * 500):
+        (waiting,) = observer.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).fetchone() or (0,)
+        if waiting >= count:
+            return
+        observer.execute("SELECT pg_sleep(0.002)")
+    raise TimeoutError("nobody waits for a lock")

@@ -1,0 +1,185 @@
+"""Who takes what is due: only what it can run, no more than it asked for, and nobody twice."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from takeback.client.batching import Call
+from takeback.dispatch.dispatcher import Dispatcher
+from takeback.dispatch.limits import Limits
+from takeback.ledger.locking import AGENDA, LOCK_DUE
+from tests.dispatch.office import ROWS, Office
+
+TOOLS = '{"send_letter": 1, "restore": 1}'
+
+
+def dispatcher(office: Office, name: str = "w", **paces: Any) -> Dispatcher:
+    return Dispatcher(office.context, Limits(**paces), name)
+
+
+def letters(office: Office, count: int, tool: str = "send_letter") -> list[str]:
+    calls = [Call(tool=tool, arguments={"to": f"{tool}-{n}"}) for n in range(count)]
+    return [answer.ref or "" for answer in office.call_many(None, calls)]
+
+
+def without(tool: str) -> list[Any]:
+    return [row for row in ROWS if row.name != tool]
+
+
+def test_a_tool_that_a_worker_does_not_have_is_left_to_others(database_url, office, world, clock):
+    """FINDINGS: a peer's worker claims everything and strands the rest."""
+    ref = office.call(None, "ship", {"to": "dana"}).ref
+    poor = Office(database_url, world, rows=without("ship"), pause=clock.advance)
+
+    tally = poor.worker_of("poor", sleep=clock.advance).run(drain=True)
+
+    assert tally.performed == 0 and office.kinds(ref) == ["recorded"]
+    office.worker_of("rich", sleep=clock.advance).run(drain=True)
+    assert office.state(ref) == "succeeded"
+    poor.close()
+
+
+def test_a_restore_is_left_to_who_has_the_tool_of_its_original(database_url, office, world, clock):
+    """Claimed by a worker that can't run it, it would be claimed again at the end of each lease."""
+    ref = office.call(None, "ship", {"to": "dana"}).ref
+    office.worker_of("rich", sleep=clock.advance).run(drain=True)
+    restore = office.restore(None, ref).ref
+    poor = Office(database_url, world, rows=without("ship"), pause=clock.advance)
+
+    poor.worker_of("poor", sleep=clock.advance).run(drain=True)
+
+    assert office.kinds(restore) == ["recorded"]
+    assert dispatcher(poor).agenda().due_in is None
+    office.worker_of("rich", sleep=clock.advance).run(drain=True)
+    assert (office.state(restore), office.state(ref)) == ("succeeded", "restored")
+    poor.close()
+
+
+def test_what_a_later_release_has_recorded_is_left_to_workers_of_that_release(
+    database_url, office, world, clock
+):
+    later = [replace(row, version=2, upgrades={1: dict}) for row in ROWS]
+    new = Office(database_url, world, rows=later, pause=clock.advance)
+    sent = new.call(None, "send_letter", {"to": "dana"}).ref
+    paid = new.call(None, "ship", {"to": "dana"}).ref
+    new.worker_of("new", sleep=clock.advance).run(drain=True)
+    again = new.call(None, "send_letter", {"to": "robin"}).ref
+    restore = new.restore(None, paid).ref
+
+    office.worker_of("old", sleep=clock.advance).run(drain=True)
+
+    assert office.kinds(again) == office.kinds(restore) == ["recorded"]
+    new.worker_of("new", sleep=clock.advance).run(drain=True)
+    assert [new.state(ref) for ref in (sent, again, restore)] == ["succeeded"] * 3
+    new.close()
+
+
+def test_no_claim_takes_more_than_it_was_asked_for(office):
+    letters(office, 25)
+
+    counts = [dispatcher(office, batch_max=10).run_once(limit).count for limit in (3, 50, 50, 50)]
+
+    assert counts == [3, 10, 10, 2]
+
+
+def test_what_is_due_longest_is_taken_first(office, clock):
+    first = letters(office, 3, "send_letter")
+    clock.advance(1)
+    second = letters(office, 3, "ship")
+
+    taken = [work.intent.ref for work in dispatcher(office).run_once(4).works]
+
+    assert set(taken[:3]) == set(first) and taken[3] in second
+
+
+def test_four_workers_share_two_thousand_and_none_is_done_twice(database_url, world, office):
+    """FINDINGS: one peer without a limit gave all rows to one process."""
+    refs = letters(office, 1500, "pay") + letters(office, 500, "ship")
+    offices = [Office(database_url, world) for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def drain(number: int) -> int:
+        start.wait()
+        return offices[number].worker_of(f"w{number}").run(drain=True).performed
+
+    with ThreadPoolExecutor(4) as threads:
+        performed = list(threads.map(drain, range(4)))
+
+    print(f"performed by each worker: {performed}")
+    assert sum(performed) == len(refs) and all(performed)
+    assert len(world.calls) == len({(one.tool, one.to) for one in world.calls}) == len(refs)
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "SELECT state, attempt, count(*) FROM takeback.intents GROUP BY 1, 2"
+        ).fetchall()
+    assert rows == [("succeeded", 1, 2000)]
+    for one in offices:
+        one.close()
+
+
+def test_the_same_wake_up_a_hundred_times_is_one_attempt_each(database_url, world, office):
+    """dramatiq #431, #461, #597: delayed and redelivered messages were doubled."""
+    other = Office(database_url, world)
+    start = threading.Barrier(2)
+    parties = [dispatcher(office, "w1"), dispatcher(other, "w2")]
+
+    def wake(party: Dispatcher) -> list[str]:
+        start.wait()
+        return [work.intent.ref for work in party.run_once(10).works]
+
+    winners: list[int] = []
+    with ThreadPoolExecutor(2) as threads:
+        for n in range(100):
+            ref = office.call(None, "send_letter", {"to": f"dana-{n}"}).ref
+            found = list(threads.map(wake, parties))
+            assert sorted(map(len, found)) == [0, 1] and [ref] in found
+            winners.append(found.index([ref]))
+
+    print(f"claimed by the first {winners.count(0)} times, by the second {winners.count(1)} times")
+    other.close()
+
+
+def test_who_sits_on_one_intent_does_not_stop_the_others(database_url, office, world):
+    held, *free = letters(office, 5)
+    with psycopg.connect(database_url) as caller:
+        caller.execute("SELECT FROM takeback.intents WHERE ref = %s FOR UPDATE", [held])
+
+        taken = [work.intent.ref for work in dispatcher(office).run_once(10).works]
+
+    assert sorted(taken) == sorted(free)
+
+
+def test_a_hundred_thousand_that_wait_do_not_slow_what_is_ready(database_url, office):
+    """procrastinate #1599, river #785: future jobs stalled or slowed ready ones."""
+    letters(office, 100)
+    with psycopg.connect(database_url) as connection:
+        few = {s.name: pages_touched(connection, s) for s in (LOCK_DUE, AGENDA)}
+        connection.execute(MANY_HELD)
+        connection.execute("ANALYZE takeback.intents")
+        many = {s.name: pages_touched(connection, s) for s in (LOCK_DUE, AGENDA)}
+
+    print(f"pages read with none held: {few}, with 100,000: {many}")
+    assert all(many[name] <= few[name] + 100 for name in few)
+
+
+MANY_HELD = """
+WITH one AS MATERIALIZED (SELECT i FROM takeback.intents AS i LIMIT 1)
+INSERT INTO takeback.intents
+SELECT held.* FROM one, generate_series(1, 100000) AS n, LATERAL jsonb_populate_record(
+    one.i, jsonb_build_object('id', gen_random_uuid(), 'ref', 'held-' || n, 'key', 'held-' || n,
+                              'state', 'held', 'due_at', now() + interval '1 hour')) AS held
+"""
+
+
+def pages_touched(connection: psycopg.Connection, statement: Any) -> int:
+    """How many pages a statement reads, wherever they lie: its cost without a clock."""
+    plan = connection.execute(
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}",
+        {"tools": TOOLS, "limit": 100},
+    ).fetchone()
+    assert plan is not None
+    top = plan[0][0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])

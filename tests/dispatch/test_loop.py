@@ -1,0 +1,197 @@
+"""How a worker spends its time: asleep until it is needed, and never for long when it is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from takeback.dispatch.limits import Limits
+from takeback.testing.crash import Stage
+from tests.dispatch.office import Office
+
+
+@pytest.fixture
+def observer(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+class Sleeper:
+    """Sleeps by moving the clock; what it did in between is counted; stops after ``naps_max``."""
+
+    def __init__(self, clock: Any, stage: Stage, naps_max: int) -> None:
+        self.naps: list[float] = []
+        self.statements: list[int] = []
+        self._clock, self._stage, self._naps_max = clock, stage, naps_max
+        self._seen = 0
+
+    def sleep(self, seconds: float) -> None:
+        said = sum(name.startswith("before ") for name in self._stage.points)
+        self.statements.append(said - self._seen)
+        self._seen = said
+        self.naps.append(seconds)
+        self._clock.advance(seconds)
+
+    def stopping(self) -> bool:
+        return len(self.naps) >= self._naps_max
+
+
+def watch(office: Office, clock: Any, observer: Any, *, naps: int, **paces: Any) -> Sleeper:
+    """How a worker spends so many naps."""
+    stage = Stage(observer)
+    stage.watch(office.context.database.engine)
+    sleeper = Sleeper(clock, stage, naps)
+    office.worker_of(
+        "w", sleep=sleeper.sleep, stopping=sleeper.stopping, limits=Limits(**paces)
+    ).run()
+    return sleeper
+
+
+@pytest.fixture
+def fresh(database_url: str, world: Any, clock: Any) -> Iterator[Office]:
+    """An office whose connections nobody has opened yet."""
+    office = Office(database_url, world, pause=clock.advance)
+    yield office
+    office.close()
+
+
+def test_an_idle_worker_says_one_statement_in_two_seconds(fresh, clock, observer):
+    """DESIGN 11: at most one query in two seconds per worker. Counted, not timed."""
+    sleeper = watch(fresh, clock, observer, naps=20)
+
+    assert sleeper.naps == [2.0] * 20
+    assert sleeper.statements == [2, *[1] * 19], "the first connects as well"
+
+
+def test_a_worker_sleeps_until_the_next_instant_that_is_due(fresh, office, clock, observer):
+    ref = office.call(None, "hold_letter", {"to": "dana"}).ref
+
+    sleeper = watch(fresh, clock, observer, naps=31)
+
+    assert office.state(ref) == "succeeded"
+    (short,) = [nap for nap in sleeper.naps if nap < 1.99]
+    assert sum(sleeper.naps[: sleeper.naps.index(short) + 1]) == pytest.approx(60, abs=3)
+
+
+def test_a_worker_sleeps_until_the_next_lease_is_over(fresh, office, clock, observer):
+    """Recovery lies in the lease: no later than that, whoever died."""
+    office.call(None, "send_letter", {"to": "dana"})
+    office.worker_of("gone")._dispatcher.run_once(1)
+
+    sleeper = watch(fresh, clock, observer, naps=17)
+
+    assert office.list(state="succeeded"), "it was due again, and carried out"
+    (short,) = [nap for nap in sleeper.naps if nap < 1.99]
+    assert sum(sleeper.naps[: sleeper.naps.index(short) + 1]) == pytest.approx(30, abs=3)
+
+
+@pytest.mark.parametrize("state", ["due", "claimed"])
+def test_a_row_that_somebody_holds_is_looked_at_less_and_less_often(
+    state, fresh, office, database_url, clock, observer
+):
+    """Due, or left behind by the dead, and locked by an open transaction: no busy loop."""
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    if state == "claimed":
+        office.worker_of("gone")._dispatcher.run_once(1)
+        clock.advance(31)
+    with psycopg.connect(database_url) as caller:
+        caller.execute("SELECT FROM takeback.intents WHERE ref = %s FOR UPDATE", [ref])
+        sleeper = watch(fresh, clock, observer, naps=20)
+
+    assert sleeper.naps == sorted(sleeper.naps) and sleeper.naps[-1] == 0.25
+    assert sum(sleeper.statements[10:]) <= 6 * 10
+    assert office.state(ref) == state
+
+
+def test_a_drain_ends_when_nothing_is_due_and_nothing_executes(office, world, clock):
+    held = office.call(None, "hold_letter", {"to": "later"}).ref
+    sent = office.call(None, "send_letter", {"to": "now"}).ref
+    naps: list[float] = []
+
+    office.worker_of("w", sleep=naps.append).run(drain=True)
+
+    assert (office.state(sent), office.state(held)) == ("succeeded", "held")
+    assert naps == [], "it does not wait for what is not due yet"
+
+
+def test_a_drain_waits_out_the_leases_of_the_dead(office, world, clock):
+    """CONTRACT: at most 31 seconds."""
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    office.worker_of("gone")._dispatcher.run_once(1)
+    before = clock.ahead
+
+    tally = office.worker_of("w", sleep=clock.advance).run(drain=True)
+
+    assert office.state(ref) == "succeeded" and tally.taken_over == 1
+    assert clock.ahead - before < 31
+
+
+def test_leases_end_also_under_a_worker_that_always_has_something_to_do(office, world, clock):
+    """A queue that is never empty must not keep the reaper away."""
+    left = office.call(None, "send_letter", {"to": "left"}).ref
+    office.worker_of("gone")._dispatcher.run_once(1)
+    clock.advance(31)
+    seconds = [0.0]
+
+    def another(called: Any) -> Any:
+        seconds[0] += 0.5
+        if called.number == 1 and len(world.calls) < 40:
+            office.call(None, "ship", {"to": f"robin-{len(world.calls)}"})
+        return world.arrive(called)
+
+    world.on["ship"] = another
+    for n in range(3):
+        office.call(None, "ship", {"to": f"first-{n}"})
+    worker = office.worker_of(
+        "w",
+        sleep=clock.advance,
+        stopping=lambda: world.arrived("left") > 0,
+        monotonic=lambda: seconds[0],
+        limits=Limits(concurrency=1),
+    )
+    worker.run()
+
+    assert office.state(left) == "succeeded" and len(world.calls) < 40
+
+
+def test_a_fault_that_passes_is_lived_through_and_said(database_url, office, world, clock, caplog):
+    """dramatiq #258, chancy #88: a worker stayed up and idled for ever after an error."""
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    naps: list[float] = []
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(BROKEN_CLOCK)
+
+        def sleep(seconds: float) -> None:
+            naps.append(seconds)
+            if len(naps) == 5:
+                admin.execute("DROP FUNCTION takeback.now_broken(); ")
+                admin.execute(WHOLE_CLOCK)
+
+        office.worker_of("w", sleep=sleep).run(drain=True)
+
+    assert office.state(ref) == "succeeded" and naps[:5] == [0.1, 0.2, 0.5, 1.0, 2.0]
+    said = [r.getMessage() for r in caplog.records]
+    assert any("worker_failed" in line for line in said)
+    assert any("seconds_since_success" in line for line in said)
+
+
+def test_a_fault_that_stays_ends_the_worker_loudly(database_url, office, caplog):
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(BROKEN_CLOCK)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            office.worker_of("w", sleep=lambda seconds: None).run()
+        admin.execute(WHOLE_CLOCK)
+
+
+BROKEN_CLOCK = """
+CREATE FUNCTION takeback.now_broken() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
+BEGIN RETURN now() + (1 / 0) * interval '1 s'; END $$;
+CREATE OR REPLACE FUNCTION takeback.now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT takeback.now_broken() $$;
+"""
+
+WHOLE_CLOCK = """
+CREATE OR REPLACE FUNCTION takeback.now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT clock_timestamp() $$;
+"""
