@@ -236,20 +236,60 @@ class Takeback:
             return refs_of(tx, events)
 
     async def acall(
-        self, tx: object, tool: str, arguments: Mapping[str, Any], **said: Any
+        self,
+        tx: object,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+        expect: str | None = None,
+        repeat_of: str | None = None,
+        not_before: datetime | None = None,
+        savepoint: bool | None = None,
     ) -> Envelope:
         """``call`` for an AsyncSession or AsyncConnection, or for none."""
-        return await self._beside(tx, lambda t: self.call(t, tool, arguments, **said))
+        return await self._beside(
+            tx,
+            lambda t: self.call(
+                t,
+                tool,
+                arguments,
+                run=run,
+                principal=principal,
+                expect=expect,
+                repeat_of=repeat_of,
+                not_before=not_before,
+                savepoint=savepoint,
+            ),
+        )
 
     async def acall_many(
-        self, tx: object, calls: Sequence[Call], **said: Any
+        self,
+        tx: object,
+        calls: Sequence[Call],
+        *,
+        run: str | None = None,
+        principal: str | None = None,
     ) -> Sequence[Envelope]:
         """``call_many`` for an AsyncSession or AsyncConnection, or for none."""
-        return await self._beside(tx, lambda t: self.call_many(t, calls, **said))
+        return await self._beside(
+            tx, lambda t: self.call_many(t, calls, run=run, principal=principal)
+        )
 
-    async def arestore(self, tx: object, ref: str, **said: Any) -> Envelope:
+    async def arestore(
+        self,
+        tx: object,
+        ref: str,
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+        force: bool = False,
+    ) -> Envelope:
         """``restore`` for an AsyncSession or AsyncConnection, or for none."""
-        return await self._beside(tx, lambda t: self.restore(t, ref, **said))
+        return await self._beside(
+            tx, lambda t: self.restore(t, ref, run=run, principal=principal, force=force)
+        )
 
     async def astatus(self, ref: str, *, tx: object = None) -> Envelope:
         """``status`` for an AsyncSession or AsyncConnection, or for none."""
@@ -259,9 +299,21 @@ class Takeback:
         """``show`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(tx, lambda t: self.show(ref, tx=t))
 
-    async def alist(self, *, tx: object = None, **said: Any) -> Sequence[dict[str, Any]]:
+    async def alist(
+        self,
+        *,
+        state: str | None = None,
+        tool: str | None = None,
+        run: str | None = None,
+        since: timedelta | None = None,
+        limit: int = 50,
+        tx: object = None,
+    ) -> Sequence[dict[str, Any]]:
         """``list`` for an AsyncSession or AsyncConnection, or for none."""
-        return await self._beside(tx, lambda t: self.list(tx=t, **said))
+        return await self._beside(
+            tx,
+            lambda t: self.list(state=state, tool=tool, run=run, since=since, limit=limit, tx=t),
+        )
 
     async def aevents(self, after: int = 0, *, limit: int = 1000) -> Page:
         """``events`` without blocking the loop."""
