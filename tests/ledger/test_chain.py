@@ -46,10 +46,16 @@ WRITERS, EVENTS = 4, 200
 LEASE = timedelta(seconds=30)
 
 
+@pytest.fixture
+def tx(connect: Connect) -> psycopg.Connection[Any]:
+    """One connection for all examples of a test."""
+    return connect()
+
+
 @given(fields=st.fixed_dictionaries(FIELDS))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-def test_the_database_and_the_model_take_the_same_hash(connect: Connect, fields: dict[str, Any]):
-    row = connection(connect).execute(IN_SQL, fields).fetchone()
+def test_the_database_and_the_model_take_the_same_hash(tx, fields: dict[str, Any]):
+    row = tx.execute(IN_SQL, fields).fetchone()
     assert row == (chain_hash(**fields),)
 
 
@@ -69,14 +75,6 @@ def test_the_database_takes_the_golden_hash(connect: Connect):
     assert taken.hex() == "45afc532b9d6c79fb1859f68275f5678bcca54a8852c0eb38ce3266e559a132e"
 
 
-_OPEN: dict[int, psycopg.Connection[Any]] = {}
-
-
-def connection(connect: Connect) -> psycopg.Connection[Any]:
-    """One for all examples of a test."""
-    return _OPEN.setdefault(id(connect), connect())
-
-
 @pytest.mark.parametrize("micros", [0, 1, -1, 2**53 + 1, 253_402_300_799_999_999])
 def test_an_instant_survives_its_way_into_the_database_and_back(connect: Connect, micros: int):
     tx = connect()
@@ -86,8 +84,7 @@ def test_an_instant_survives_its_way_into_the_database_and_back(connect: Connect
 
 @given(micros=st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-def test_no_instant_that_python_knows_loses_a_microsecond(connect: Connect, micros: int):
-    tx = connection(connect)
+def test_no_instant_that_python_knows_loses_a_microsecond(tx, micros: int):
     tx.execute("SET timezone = 'America/New_York'")
     row = tx.execute("SELECT takeback.micros(takeback.instant(%s::bigint))", [micros]).fetchone()
     assert row == (micros,)
