@@ -66,6 +66,7 @@ class Door:
             ways = "".join(f"\n  {way}" for way in process.WAYS)
             raise Usage(f"this verb needs an app, and none is named; expected one of:{ways}")
         log.configure(self.settings.log, brief=True)
+        self.voice.keep_stdout()
         self._opened = process.load(name, self.directory)
         return self._opened
 
@@ -120,6 +121,7 @@ class Door:
 
     def close(self) -> None:
         """Gives back what was opened."""
+        self.voice.give_stdout_back()
         if self._opened is not None:
             self._opened.close()
             self._opened = None

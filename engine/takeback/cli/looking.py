@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import select
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -210,7 +209,7 @@ def _follow(door: Door, app: Takeback, after: int, limit: int | None) -> int:
             if not told_away:
                 door.voice.note(f"takeback: {problem}; waiting for it")
             told_away = True
-            _wait(AWAY_SECONDS)
+            _wait(door, AWAY_SECONDS)
             continue
         seen = True
         if told_away:
@@ -223,7 +222,7 @@ def _follow(door: Door, app: Takeback, after: int, limit: int | None) -> int:
             _tell_held_back(door, page)
         told_held = bool(page.held_back_by)
         if not told:
-            _wait(FOLLOW_SECONDS)
+            _wait(door, FOLLOW_SECONDS)
     return DONE
 
 
@@ -242,11 +241,11 @@ def _tell_held_back(door: Door, page: Page) -> None:
         )
 
 
-def _wait(seconds: float) -> None:
+def _wait(door: Door, seconds: float) -> None:
     """Waits, unless whoever reads stdout goes away meanwhile."""
     watched = select.poll()
-    if sys.stdout is not None and not sys.stdout.isatty():
+    if door.voice.stdout is not None and not door.voice.on_terminal:
         # Only errors are asked for: those that say that the other end of a pipe is closed.
-        watched.register(sys.stdout, 0)
+        watched.register(door.voice.stdout, 0)
     if watched.poll(seconds * 1000):
         raise ReaderGone

@@ -233,6 +233,12 @@ def main() -> NoReturn:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = failure.INTERRUPTED
+    except SystemExit as problem:
+        # Typer's, when nobody reads its help; else an app's, which must not be taken for our word.
+        if isinstance(problem.__context__, OSError):
+            raise
+        _unforeseen(SystemExit, problem, problem.__traceback__)
+        code = failure.REFUSED
     sys.exit(code)
 
 

@@ -31,11 +31,27 @@ class Voice:
 
     def __init__(self, *, json_wanted: bool) -> None:
         self.json_wanted = json_wanted
+        self._kept: list[TextIO] = []
+
+    @property
+    def stdout(self) -> TextIO | None:
+        """Where the answer goes; None where there is no such stream."""
+        return self._kept[0] if self._kept else sys.stdout
+
+    def keep_stdout(self) -> None:
+        """What others print from here on, an app's handlers above all, goes to stderr."""
+        if not self._kept and sys.stdout is not None:
+            self._kept, sys.stdout = [sys.stdout], sys.stderr
+
+    def give_stdout_back(self) -> None:
+        """Undoes ``keep_stdout``."""
+        if self._kept:
+            sys.stdout = self._kept.pop()
 
     @property
     def on_terminal(self) -> bool:
         """Whether a person reads stdout as it comes."""
-        return sys.stdout is not None and sys.stdout.isatty()
+        return self.stdout is not None and self.stdout.isatty()
 
     @property
     def width(self) -> int:
@@ -46,14 +62,14 @@ class Voice:
         """The one document of a command that was asked for JSON."""
         text = json.dumps(document, ensure_ascii=False)
         try:
-            text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+            text.encode(getattr(self.stdout, "encoding", None) or "utf-8")
         except UnicodeEncodeError:
             text = json.dumps(document)
         self.line(text)
 
     def line(self, text: str = "") -> None:
         """A line of the answer."""
-        _write(sys.stdout, text + "\n")
+        _write(self.stdout, text + "\n")
 
     def lines(self, lines: Sequence[str]) -> None:
         """Several of them."""
@@ -66,8 +82,8 @@ class Voice:
 
     def flush(self) -> None:
         """Nothing is held back from here on."""
-        if sys.stdout is not None:
-            _guarded(sys.stdout.flush)
+        if self.stdout is not None:
+            _guarded(self.stdout.flush)
 
     def strong(self, word: str, color: str) -> str:
         """The word in a colour, on a terminal that wants it."""
