@@ -1,6 +1,7 @@
 """Every problem of every row is named at once, with its fix."""
 
 import dataclasses
+import math
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -121,6 +122,27 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
             "its window is negative",
         ),
         (REFUND, {"effect": Remote(upstream=BLIND, guard_s=5)}, "its guard_s is 5"),
+        (REFUND, {"effect": Remote(upstream=BLIND, guard_s=math.nan)}, "its guard_s is nan"),
+        (
+            REFUND,
+            {"effect": Remote(upstream=BLIND, attempt_seconds_max=math.nan)},
+            "its attempt_seconds_max is nan",
+        ),
+        (
+            REFUND,
+            {"effect": Remote(upstream=BLIND, window=timedelta(days=40_000))},
+            "its window is longer than a century",
+        ),
+        (
+            REFUND,
+            {"effect": Remote(upstream=KEYED(ttl=timedelta.max))},
+            "its provider's keys live longer than a century",
+        ),
+        (
+            CLOSE,
+            {"effect": Local(retention=timedelta.max)},
+            "its retention is longer than a century",
+        ),
         (
             REFUND,
             {"effect": Remote(upstream=BLIND, attempt_seconds_max=0)},

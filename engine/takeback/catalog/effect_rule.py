@@ -11,6 +11,9 @@ from takeback.model.handler import Handler
 
 Problem = tuple[str, str]
 
+LONGEST = timedelta(days=36_525)
+"""A century: what is longer leaves the calendar, or what a double counts in microseconds."""
+
 
 def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
     """What is wrong with the row's effect; faces are looked for where there is a handler."""
@@ -38,6 +41,8 @@ def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
 def _local(effect: Local) -> Iterator[Problem]:
     if effect.retention is not None and effect.retention <= timedelta(0):
         yield "its retention is not positive", "write retention=days(30), or None for ever"
+    elif effect.retention is not None and effect.retention > LONGEST:
+        yield "its retention is longer than a century", "write retention=None for ever"
     if effect.quiet < timedelta(0):
         yield "its quiet time is negative", "write quiet=minutes(10), or minutes(0) for none"
 
@@ -55,18 +60,22 @@ def _remote(effect: Remote) -> Iterator[Problem]:
         yield "its upstream is none", "write upstream=KEYED(ttl=...), LOOKUP or BLIND"
     elif isinstance(upstream, Keyed) and upstream.ttl <= timedelta(0):
         yield "its provider's keys live no time at all", "write KEYED(ttl=hours(24))"
+    elif isinstance(upstream, Keyed) and upstream.ttl > LONGEST:
+        yield "its provider's keys live longer than a century", "write KEYED(ttl=hours(24))"
     yield from _times(effect)
 
 
 def _times(effect: Remote) -> Iterator[Problem]:
     if effect.window < timedelta(0):
         yield "its window is negative", "write window=seconds(60), or seconds(0) for none"
-    elif effect.guard_s < 0 or effect.guard_s > effect.window.total_seconds():
+    elif effect.window > LONGEST:
+        yield "its window is longer than a century", "write window=seconds(60)"
+    elif not 0 <= effect.guard_s <= effect.window.total_seconds():
         yield (
             f"its guard_s is {effect.guard_s:g}, expected 0 to {effect.window.total_seconds():g}",
             "shorten guard_s, or lengthen the window",
         )
-    if effect.attempt_seconds_max <= 0:
+    if not effect.attempt_seconds_max > 0:
         yield (
             f"its attempt_seconds_max is {effect.attempt_seconds_max:g}, expected more than 0",
             "give an attempt some seconds",
