@@ -50,6 +50,7 @@ def test_a_verb_that_is_not_there_is_answered_with_those_that_are(terminal: Term
 
 def test_a_verb_of_catalog_that_is_not_there_is_answered_too(terminal: Terminal):
     assert "expected one of: check, list, show" in terminal("catalog", "index").err
+    assert "expected one of: check, list, show" in terminal("catalog").err
 
 
 def test_nothing_at_all_is_answered_with_the_help_and_two(terminal: Terminal):
@@ -161,6 +162,7 @@ def test_a_database_url_of_nothing_is_a_setting_and_shows_no_password(
     said = kiosk(*verb)
     assert_told(said, 2)
     assert "expected postgresql://" in said.err
+    assert "next: `takeback doctor`" in said.err
     document = kiosk(*verb, "--json")
     assert (document.exit, document.code) == (2, "invalid_settings")
     assert "s3cret" not in said.err + document.out + document.err

@@ -163,8 +163,8 @@ def test_arguments_come_from_a_file_or_from_stdin(
 def test_a_call_without_arguments_says_which_are_missing(kiosk: Terminal):
     said = kiosk("call", "paint")
     assert said.exit == 1
-    assert "wall" in said.err
-    assert "colour" in said.err
+    assert "- wall: is required\n" in said.err
+    assert "- colour: is required\n" in said.err
 
 
 def test_a_restore_puts_things_back_and_twice_is_once(kiosk: Terminal, database_url: str):
@@ -200,6 +200,7 @@ def test_restoring_nothing_is_no_such_ref_with_the_nearest(kiosk: Terminal):
     assert said.document["error"]["alternatives"] == [ref]
     people = kiosk("restore", wrong)
     assert people.exit == 3
+    assert "see `takeback list`" in people.err
     assert ref in people.err
 
 

@@ -66,6 +66,7 @@ def test_a_row_is_shown_with_the_schema_that_a_model_sees(kiosk: Terminal):
     assert list(said.document["schema"]["properties"]) == ["wall", "colour", "repeat_of", "expect"]
     assert said.document["key"] == ["wall", "colour"]
     assert '"additionalProperties": false' in kiosk("catalog", "show", "paint").out
+    assert "\n  window_seconds " in kiosk("catalog", "show", "post").out
 
 
 def test_a_row_that_is_not_there_is_refused_with_the_nearest(kiosk: Terminal):

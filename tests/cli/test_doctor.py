@@ -56,6 +56,17 @@ def test_every_setting_is_there_with_its_value_and_where_it_came_from(
     assert settings["log"]["source"] == "default"
 
 
+def test_an_embedded_database_is_called_so_with_and_without_an_app(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    no_folder = tmp_path / "file"
+    no_folder.write_text("")
+    monkeypatch.setenv("TAKEBACK_DATA_DIRECTORY", str(no_folder))
+    for app in ([], ["--app", "kiosk:app"]):
+        said = terminal(*app, "doctor", "--json")
+        assert (said.exit, said.document["database"]["source"]) == (4, "embedded")
+
+
 def test_the_app_of_the_command_line_is_said_to_come_from_there(kiosk: Terminal):
     document = kiosk("--app", "kiosk:app", "doctor", "--json").document
     assert settings_of(document)["app"]["source"] == "--app"

@@ -88,6 +88,8 @@ def test_a_status_for_a_state_is_answered_with_the_states_that_it_means(kiosk: T
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "many", "1e3"])
 def test_a_limit_out_of_bounds_is_a_usage_error(kiosk: Terminal, limit: str):
     assert kiosk("list", f"--limit={limit}", "--json").code == "usage"
+    said = kiosk("list", f"--limit={limit}").err
+    assert f"--limit is '{limit}'; expected a whole number from 1 to 1000" in said
 
 
 def test_show_has_state_events_affected_and_restore(kiosk: Terminal):

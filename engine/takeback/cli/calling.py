@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from takeback.cli.door import Door, door_of
-from takeback.cli.failure import DONE, UNAVAILABLE, exit_of
+from takeback.cli.failure import DONE, NO_SUCH_REF, SEE_LIST, UNAVAILABLE, exit_of
 from takeback.cli.sheet import answer_block
 from takeback.cli.typed import arguments_of
 from takeback.cli.voice import plain
@@ -91,7 +91,7 @@ def _answered(door: Door, answer: Envelope) -> int:
         return code
     for line in lines:
         door.voice.note(line)
-    if code == UNAVAILABLE:
-        for line in door.whereabouts():
-            door.voice.note(f"  {plain(line)}")
+    hints = door.whereabouts() if code == UNAVAILABLE else []
+    for line in [*hints, *([SEE_LIST] if code == NO_SUCH_REF else [])]:
+        door.voice.note(f"  {plain(line)}")
     return code

@@ -138,7 +138,8 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     from takeback.settings import masked
 
     given = app.settings.database_url
-    source = app.settings.sources.get("database_url", "embedded" if given is None else "the app")
+    named = app.settings.sources.get("database_url", "the app")
+    source = "embedded" if given is None else named
     database: dict[str, Any] = {"url": None, "source": source, "version": None, "problem": None}
     found.document |= {"database": database, "schema": None, "clock": None, "queue": None}
     try:

@@ -23,6 +23,9 @@ from takeback.cli.voice import Voice, plain
 SHOWN_MAX = 200
 """Of something that was typed wrongly, so many characters are shown."""
 
+SEE_LIST = "see `takeback list`"
+"""Where a ref is looked up; what is like the wrong one is in the message."""
+
 DONE, REFUSED, USAGE, NO_SUCH_REF, UNAVAILABLE = 0, 1, 2, 3, 4
 INTERRUPTED, READER_GONE = 130, 141
 
@@ -128,12 +131,18 @@ def of_error(problem: Exception) -> Failure:
         class_ = "transient"
     elif isinstance(problem, errors.CallerError):
         class_ = "invalid_request"
+    hints: tuple[str, ...] = ()
+    if isinstance(problem, errors.NoSuchRef):
+        hints = (SEE_LIST,)
+    elif isinstance(problem, errors.InvalidSettings):
+        hints = ("next: `takeback doctor`",)
     told = isinstance(problem, errors.NoSuchRef | errors.Conflict | errors.PolicyRefusal)
     return Failure(
         exit=exit_of(code),
         code=code,
         class_=class_,
         message=str(problem),
+        hints=hints,
         status="refused" if told else "error",
         alternatives=getattr(problem, "nearest", ()),
     )

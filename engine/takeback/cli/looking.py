@@ -15,7 +15,7 @@ import typer
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, Usage
 from takeback.cli.sheet import answer_block, columns, event_of, field, timeline
-from takeback.cli.typed import LIMIT_MAX, POSITION_MAX, span_of, state_of
+from takeback.cli.typed import LIMIT_MAX, POSITION_MAX, number_within, span_of, state_of
 from takeback.cli.voice import ReaderGone
 
 if TYPE_CHECKING:
@@ -42,7 +42,14 @@ def list_intents(
     since: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Only as old as this: 30m, 2h, 7d.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="At most so many.")] = 50,
+    limit: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            parser=number_within("--limit", 1, LIMIT_MAX),
+            help="At most so many, 1000 at most.",
+        ),
+    ] = 50,
 ) -> int:
     """List intents, the newest first."""
     door = door_of(context)
@@ -133,13 +140,23 @@ def _page(door: Door, document: Mapping[str, Any]) -> list[str]:
 def events(
     context: typer.Context,
     after: Annotated[
-        int, typer.Option(min=0, max=POSITION_MAX, help="Only behind this position.")
+        int,
+        typer.Option(
+            metavar="N",
+            parser=number_within("--after", 0, POSITION_MAX),
+            help="Only behind this position.",
+        ),
     ] = 0,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what comes, until interrupted.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many; all of them if not said.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=number_within("--limit", 1, POSITION_MAX),
+            help="At most so many; all of them if not said.",
+        ),
     ] = None,
 ) -> int:
     """Print the log, an event a line, as JSON.

@@ -183,10 +183,10 @@ def _verb(door: Door, everywhere: list[str], rest: list[str]) -> int:
     for number, one in enumerate([*everywhere, *rest], 1):
         if not one.isascii():
             _require_text(number, one)
-    _require_verb(command, rest)
     if not rest and not everywhere:
         command.main(args=["--help"], prog_name="takeback", standalone_mode=False, obj=door)
         return failure.USAGE
+    _require_verb(command, rest)
     answered = command.main(
         args=[*everywhere, *rest], prog_name="takeback", standalone_mode=False, obj=door
     )
@@ -213,7 +213,7 @@ def _path(rest: Sequence[str]) -> str:
 
 
 def _require_verb(level: object, rest: Sequence[str]) -> None:
-    """A verb that is not there is answered with those that are."""
+    """A verb that is not there, or not said, is answered with those that are."""
     for word in rest:
         if not isinstance(level, TyperGroup) or word.startswith("-"):
             return
@@ -223,6 +223,8 @@ def _require_verb(level: object, rest: Sequence[str]) -> None:
                 f"expected one of: {', '.join(level.commands)}"
             )
         level = level.commands[word]
+    if isinstance(level, TyperGroup):
+        raise Usage(f"no verb was said; expected one of: {', '.join(level.commands)}")
 
 
 def main() -> NoReturn:

@@ -76,8 +76,12 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def field(label: str, text: object) -> str:
-    """A labelled line of a block."""
-    return f"  {label.ljust(LABEL_WIDTH)}{plain(text)}".rstrip()
+    """A labelled line of a block.
+
+    >>> field("ref", "a-1"), field("window_seconds", 60.0)
+    ('  ref          a-1', '  window_seconds 60.0')
+    """
+    return f"  {label.ljust(LABEL_WIDTH - 1)} {plain(text)}".rstrip()
 
 
 def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> list[str]:
@@ -122,7 +126,8 @@ def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
     if answer.get("first_called_at"):
         yield field("first at", answer["first_called_at"])
     for one in answer.get("differs", ()):
-        yield field("differs", f"{one['field']}: first {one['first']!r}, now {one['now']!r}")
+        sides = f"first {_value(one['first'])}, now {_value(one['now'])}"
+        yield field("differs", f"{one['field']}: {sides}")
     again = answer["again"]["repeat_of"] if answer.get("again") else None
     if again is not None and not again.startswith(f"{RESTORE}-"):
         yield field("once more", f"the same call with --repeat-of {again}")
@@ -170,7 +175,8 @@ _SAID_BEFORE = frozenset(
 
 def _violation(one: Mapping[str, Any]) -> str:
     said = f"{plain(one.get('field'))}: {plain(one.get('message', 'differs'))}"
-    sides = [f"{plain(name)} {_value(one[name])}" for name in one if name not in _SAID_BEFORE]
+    untold = _SAID_BEFORE | {"received"} if one.get("code") == "missing" else _SAID_BEFORE
+    sides = [f"{plain(name)} {_value(one[name])}" for name in one if name not in untold]
     said = "; ".join([said, ", ".join(sides)]) if sides else said
     if one.get("suggestion") is not None:
         said += f"; did you mean {_value(one['suggestion'])}?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,23 @@ def span_of(given: str | None) -> timedelta | None:
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
     except OverflowError:
         raise Usage(f"--since is {_shown(given)}, which is longer ago than time goes") from None
+
+
+def number_within(option: str, low: int, high: int) -> Callable[[str | int], int]:
+    """Reads the number behind an option; raises Usage when it is none, or outside of the bounds.
+
+    >>> number_within("--limit", 1, 1000)("50")
+    50
+    """
+
+    # What is not said arrives as it is declared: a number.
+    def number(given: str | int) -> int:
+        text = str(given)
+        if re.fullmatch(r"-?[0-9]{1,19}", text) and low <= int(text) <= high:
+            return int(text)
+        raise Usage(f"{option} is {_shown(text)}; expected a whole number from {low} to {high}")
+
+    return number
 
 
 def state_of(given: str | None) -> str | None:

@@ -10,6 +10,7 @@ from takeback.cli.door import SHOP, Door, door_of
 from takeback.cli.failure import DONE, REFUSED, Failure
 from takeback.cli.foreign import Foreign
 from takeback.cli.sheet import field
+from takeback.cli.typed import number_within
 
 if TYPE_CHECKING:
     from takeback.process import Worked
@@ -20,7 +21,9 @@ CONCURRENCY_MAX = 64
 Concurrency = Annotated[
     int | None,
     typer.Option(
-        min=1, max=CONCURRENCY_MAX, help="How many attempts run beside each other; 4 if not said."
+        metavar="N",
+        parser=number_within("--concurrency", 1, CONCURRENCY_MAX),
+        help="How many attempts run beside each other; 4 if not said.",
     ),
 ]
 
