@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,9 @@ from takeback.testing import ReceivedMail
 from takeback_shop.agent import Awaited, Beat, Called, Compared, Said, Scene, word_of
 
 WIDTH = 100
+"""Wider than this nothing is told, however wide the terminal; a reader that is none gets it all."""
+
+NARROWEST = 40
 MARGIN = 12
 MATCHES_TOLD = 2
 
@@ -31,13 +35,17 @@ class TextTeller:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._width = width_of(out)
         self._scenes = 0
         self._undo_told: set[str] = set()
 
     def begin(self, setting: Mapping[str, str]) -> None:
         self._print(
-            "Takeback: what an agent does is recorded once, can be taken back for a while, and is",
-            "never silently repeated. A scripted support agent shows it, on real things:",
+            *textwrap.wrap(
+                "Takeback: what an agent does is recorded once, can be taken back for a while, and "
+                "is never silently repeated. A scripted support agent shows it, on real things:",
+                self._width,
+            ),
             "",
             *(f"  {name:<{MARGIN - 2}}{value}" for name, value in setting.items()),
         )
@@ -79,7 +87,7 @@ class TextTeller:
         )
 
     def fail(self, code: str, message: str) -> None:
-        first, *more = textwrap.wrap(message, WIDTH - MARGIN)
+        first, *more = textwrap.wrap(message, self._width - MARGIN)
         print(f"takeback demo: {first}", *(f"  {line}" for line in more), sep="\n", file=sys.stderr)
 
     def _undo(self, beat: Called) -> Iterator[str]:
@@ -92,7 +100,9 @@ class TextTeller:
         yield f"-> {_call(call['tool'], call['arguments'])}{until} {call['does']}"
 
     def _tell(self, who: str, text: str) -> None:
-        lines = textwrap.wrap(text, WIDTH - MARGIN, break_long_words=False, break_on_hyphens=False)
+        lines = textwrap.wrap(
+            text, self._width - MARGIN, break_long_words=False, break_on_hyphens=False
+        )
         for place, line in enumerate(lines or [""]):
             name = who if place == 0 else ""
             self._print(f"  {name:<{MARGIN - 2}}{line}".rstrip())
@@ -139,6 +149,12 @@ class JsonTeller:
             "trace_id": None,
         }
         print(json.dumps(document, ensure_ascii=False), file=self._out)
+
+
+def width_of(out: TextIO) -> int:
+    """How wide the story is told: as wide as the terminal, within bounds."""
+    columns = shutil.get_terminal_size((WIDTH, 24)).columns if out.isatty() else WIDTH
+    return max(NARROWEST, min(WIDTH, columns))
 
 
 def told(answer: Envelope) -> list[str]:

@@ -1,5 +1,6 @@
 """The demo as a newcomer runs it: a process of its own, read from outside."""
 
+import io
 import json
 import os
 import re
@@ -13,6 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
+
+from takeback_shop.agent import Said
+from takeback_shop.telling import NARROWEST, WIDTH, TextTeller, width_of
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +141,22 @@ def test_the_log_verifies_at_the_end(told):
 
 def test_a_line_fits_a_terminal(told):
     assert max(map(len, told.splitlines())) <= 100
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("200", WIDTH), ("9", NARROWEST)])
+def test_a_terminal_is_told_in_its_own_width(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    screen = _Screen()
+    teller = TextTeller(screen)
+    teller.begin({})
+    teller.beat(Said(by="person", text="wait " * 50))
+    assert width - 5 <= max(map(len, screen.getvalue().splitlines())) <= width
+    assert width_of(io.StringIO()) == WIDTH
 
 
 def test_the_document_has_every_step_with_its_answer(document):
