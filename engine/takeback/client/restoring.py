@@ -462,7 +462,7 @@ def _stands(intent: Intent) -> str:
         State.FAILED: "it never happened",
         State.DENIED: "it was denied and never happened",
         State.EXPIRED: "it expired and never happened",
-        State.IN_DOUBT: "nobody knows yet whether it happened; an operator resolves it first",
-        State.PARKED: "nobody knows yet whether it happened; an operator resolves it first",
+        State.IN_DOUBT: "nobody knows yet whether it happened; a person has to look",
+        State.PARKED: "nobody knows yet whether it happened; a person has to look",
         State.RESTORING: "it is being taken back at this moment",
     }.get(intent.state, f"it is {intent.state.value}")
