@@ -81,7 +81,7 @@ class Crew:
             self._submit(work, lease_ends_at)
 
     def look(self, seconds: float) -> int:
-        """Settles what has ended; answers with how many outcomes were written.
+        """Settles what has ended; answers with how many attempts it has written down.
 
         Waits at most ``seconds`` for an attempt to end. Raises Unavailable, and keeps what it
         could not write.
@@ -97,7 +97,7 @@ class Crew:
         finally:
             self._open += left
             self._open_again_at = self._monotonic() + HELD_SECONDS
-        return len(ended) - len(left)
+        return sum(one.outcome is not INTERRUPTED for one in ended if one not in left)
 
     def stop(self) -> int:
         """Hands back what was not called and waits a while for the rest; like ``look``."""
