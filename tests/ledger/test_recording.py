@@ -316,10 +316,14 @@ def test_an_answer_of_another_release_is_no_answer(connect: Connect, scribe: Scr
         record(tx, scribe.entry())
 
 
-def test_the_ids_of_one_microsecond_are_different(connect: Connect):
+def test_the_ids_of_one_microsecond_are_different_and_follow_from_their_seeds(connect: Connect):
     tx = connect()
-    (ids,) = tx.execute(
-        "SELECT array_agg(takeback.new_id(1764000000123457)) FROM generate_series(1, 1000)"
-    ).fetchone() or ([],)
+    query = """
+        SELECT array_agg(takeback.new_id(1764000000123457, int4send(n)) ORDER BY n)
+        FROM generate_series(1, 1000) AS n
+    """
+    (ids,) = tx.execute(query).fetchone() or ([],)
     assert len(set(ids)) == 1000
     assert {str(id_)[:18] for id_ in ids} == {"019ab697-e87b-7724"}
+    assert {id_.variant for id_ in ids} == {"specified in RFC 4122"}
+    assert tx.execute(query).fetchone() == (ids,)

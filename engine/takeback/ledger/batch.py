@@ -49,7 +49,7 @@ WITH fresh AS MATERIALIZED (
     SELECT opened.*, takeback.micros(takeback.now()) AS at_us
     FROM barrier CROSS JOIN opened ORDER BY opened.ordinal
 ), minted AS MATERIALIZED (
-    SELECT placed.*, takeback.new_id(placed.at_us) AS id,
+    SELECT placed.*, takeback.new_id(placed.at_us, decode(placed.salt, 'hex')) AS id,
            nextval('takeback.events_position') AS position
     FROM placed
 ), linked AS MATERIALIZED (
