@@ -97,6 +97,28 @@ def test_what_never_got_through_is_tried_again_and_given_up_after_so_many(
     office.close()
 
 
+@pytest.mark.parametrize(
+    ("problem", "becomes", "traced"),
+    [
+        (NotDispatched("refused"), "deferred", False),
+        (Rejected("never"), "failed", False),
+        (OutcomeUnknown("cut off"), "in_doubt", True),
+    ],
+    ids=["not dispatched", "rejected", "unknown"],
+)
+def test_what_a_handler_proved_is_logged_without_a_traceback(
+    problem, becomes, traced, office, world, clock, caplog
+):
+    caplog.set_level("INFO", "takeback")
+    world.on["send_letter"] = raising(problem)
+    office.call(None, "send_letter", {"to": "dana"})
+    drain(office, clock)
+    (said,) = [r.getMessage() for r in caplog.records if "attempt_refused" in r.getMessage()]
+    assert becomes in said
+    assert str(problem) in said
+    assert ("Traceback" in said) is traced
+
+
 def test_the_providers_own_word_on_when_to_come_back_is_kept(office, world, clock):
     world.on["send_letter"] = raising(NotDispatched("busy", retry_after_s=100))
     ref = office.call(None, "send_letter", {"to": "dana"}).ref

@@ -64,8 +64,17 @@ class Executor:
         try:
             answer = try_face(work.face, work.given, work.attempt())
         except errors.TakebackError as problem:
-            logger.info("attempt_refused", ref=work.intent.ref, exc_info=problem)
-            return of_refusal(problem)
+            outcome = of_refusal(problem)
+            # What a handler proved is told in its own words; only what it didn't wants a traceback.
+            unproved = problem if outcome.kind == "in_doubt" else None
+            logger.info(
+                "attempt_refused",
+                ref=work.intent.ref,
+                becomes=outcome.kind,
+                reason=str(problem),
+                exc_info=unproved,
+            )
+            return outcome
         if isinstance(answer, Broke):
             logger.error("attempt_broke", ref=work.intent.ref, exc_info=answer.problem)
         return of_answer(answer)
