@@ -172,6 +172,8 @@ def test_the_corrected_call_is_handed_back_where_only_one_is_possible(desk):
         {"principal": "a\0"},
         {"principal": "\ud800"},
         {"principal": 7},
+        {"principal": "Agent:support"},
+        {"principal": "robot:x"},
     ],
 )
 def test_a_run_or_principal_that_is_none_is_refused_by_name(desk, holder, said):

@@ -101,12 +101,19 @@ def prepare(
 
 
 def identifier_violations(*, run: Any, principal: Any) -> list[Violation]:
-    """What is wrong with these two: they stand in the log for ever, so short, and on one line."""
-    return [
+    """What is wrong with these two: they stand in the log for ever, so short, and on one line.
+
+    What a principal may do hangs on its prefix, so one that is neither of the two is a mistake.
+    """
+    violations = [
         _violation(name, value, "malformed", f"must be 1 to {RUN_LENGTH_MAX} {_PRINTABLE}")
         for name, value in (("run", run), ("principal", principal))
         if not (_is_identifier(value) or (name == "run" and value is None))
     ]
+    if not violations and ":" in principal and not principal.startswith(("agent:", "user:")):
+        said = "must be agent:NAME for an agent, user:NAME or a plain name for a person"
+        violations.append(_violation("principal", principal, "malformed", said))
+    return violations
 
 
 _PRINTABLE = "printable characters without white space"
