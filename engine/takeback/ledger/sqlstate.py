@@ -21,8 +21,8 @@ from takeback.model.errors import (
 # timeouts that the owner of the connection has set on locks and statements.
 RETRY = frozenset({"40001", "40P01", "55P03", "57014"})
 
-# The server is going away, starting, or full.
-UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "57P05"})
+# The server is going away, starting, or full, or it ended our connection for being open too long.
+UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "25P04", "57P05"})
 
 FAILED = (
     "the transaction has already failed and can only be rolled back; "
