@@ -15,14 +15,19 @@ UNSAFE = "options=-csynchronous_commit%3Doff"
 
 
 @pytest.fixture
-def new_site(database_url: str) -> Iterator[Callable[[], Site]]:
-    """Makes one site after the other in one database."""
+def ground(database_url: str) -> Iterator[Ground]:
+    """What all plays of a test share."""
     url = f"{database_url}{'&' if '?' in database_url else '?'}{UNSAFE}"
     make_cases(url)
     clock = Clock(url)
     database = Database(url)
     with psycopg.connect(url, autocommit=True) as observer:
-        ground = Ground(url=url, clock=clock, observer=observer, database=database)
-        yield lambda: Site(ground)
+        yield Ground(url=url, clock=clock, observer=observer, database=database)
     database.close()
     clock.close()
+
+
+@pytest.fixture
+def new_site(ground: Ground) -> Callable[[], Site]:
+    """Makes one site after the other in one database."""
+    return lambda: Site(ground)

@@ -24,16 +24,25 @@ def points_of(workflow: Workflow, site: Site) -> list[str]:
     _prepare(workflow, site)
     with site.process(stage) as office:
         workflow.play(site, office, stage)
-    problems = _finish(workflow, site)
+    problems = finish(workflow, site)
     assert not problems, problems
     return stage.points
 
 
-def play(workflow: Workflow, site: Site, *, strike: Mapping[int, Fault]) -> list[str]:
-    """What is wrong after the workflow was struck and then taken up by others."""
+def play(workflow: Workflow, site: Site, *strikes: Mapping[int, Fault]) -> list[str] | None:
+    """What is wrong after the workflow was struck in one process after the other, and then taken up
+    by one that lives. None when a process came to its end before it was struck.
+    """
     _prepare(workflow, site)
-    problems = _struck(workflow, site, site.stage(strike))
-    return problems + _finish(workflow, site)
+    problems = []
+    for strike in strikes:
+        stage = site.stage(strike)
+        _struck(workflow, site, stage)
+        if not stage.struck:
+            return None
+        if workflow.atomic:
+            problems += _torn(site)
+    return problems + finish(workflow, site)
 
 
 def _prepare(workflow: Workflow, site: Site) -> None:
@@ -41,18 +50,13 @@ def _prepare(workflow: Workflow, site: Site) -> None:
         workflow.prepare(site, office)
 
 
-def _struck(workflow: Workflow, site: Site, stage: Stage) -> list[str]:
-    def once() -> None:
-        with site.process(stage) as office:
-            workflow.play(site, office, stage)
-
-    with suppress(Died, RetryTransaction, psycopg.OperationalError, OperationalError):
-        once()
-    if not stage.struck:
-        return ["the point did not come"]
-    if workflow.atomic:
-        return _torn(site)
-    return []
+def _struck(workflow: Workflow, site: Site, stage: Stage) -> None:
+    """Plays until the end or until death; whoever lost a connection may have given up."""
+    with (
+        suppress(Died, RetryTransaction, psycopg.OperationalError, OperationalError),
+        site.process(stage) as office,
+    ):
+        workflow.play(site, office, stage)
 
 
 def _torn(site: Site) -> list[str]:
@@ -62,7 +66,7 @@ def _torn(site: Site) -> list[str]:
     return [f"torn: the intent is {'' if recorded else 'not '}there, the row is not so"]
 
 
-def _finish(workflow: Workflow, site: Site) -> list[str]:
+def finish(workflow: Workflow, site: Site) -> list[str]:
     """Somebody does it again, and when everything that was open is over, nothing is wrong."""
     with site.process() as office:
         workflow.play(site, office, None)

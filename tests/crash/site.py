@@ -18,8 +18,9 @@ from takeback.dispatch.limits import Limits
 from takeback.ledger.database import Database
 from takeback.model.handler import Handler
 from takeback.testing.crash import Fault, Stage
+from tests.crash.real_world import RealWorld
 from tests.dispatch.clock import Clock
-from tests.dispatch.office import ROWS, Office, World
+from tests.dispatch.office import ROWS, Called, Office, World
 
 DICE_BYTES = 4
 
@@ -53,11 +54,13 @@ class Ground:
 class Site:
     """One play: the tenant, the addressee, the world outside."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(
+        self, ground: Ground, *, world: World | RealWorld | None = None, tenant: str | None = None
+    ) -> None:
         self.url = ground.url
         self.clock = ground.clock
-        self.world = World()
-        self.tenant = f"play-{next(_NUMBERS)}"
+        self.world = world or World()
+        self.tenant = tenant or f"play-{next(_NUMBERS)}"
         self.to = self.tenant
         self.kept: dict[str, Any] = {}
         self._ground = ground
@@ -121,13 +124,16 @@ class Site:
         found = self._observer.execute("SELECT FROM public.cases WHERE name = %s", [self.to])
         return found.fetchone() is not None
 
+    def _is_ours(self, called: Called) -> bool:
+        return called.to == self.to or called.to.startswith(f"{self.to}-")
+
     def effects(self, tool: str) -> int:
-        """How much of ``tool`` has come into the world."""
-        return sum(one.tool == tool for one in self.world.effects)
+        """How much of ``tool`` has come into this play's world."""
+        return sum(one.tool == tool and one.to.startswith(self.to) for one in self.world.effects)
 
     def calls(self, tool: str) -> int:
         """How often the provider of ``tool`` was called, and did not say that it did nothing."""
-        called = sum(one.tool == tool for one in self.world.calls)
+        called = sum(one.tool == tool for one in self.world.calls if self._is_ours(one))
         return called - sum(one.tool == tool for one in self.world.refused)
 
 

@@ -179,6 +179,7 @@ class Office(Takeback):
             settings=Settings(database_url=url, **settings),
         )
         self._pause = pause
+        self._waited = 0.0
         self._database = database
         self._entropy = entropy
 
@@ -188,10 +189,17 @@ class Office(Takeback):
         context: Context = Takeback.context.func(self)
         return replace(
             context,
-            pause=self._pause or context.pause,
+            pause=context.pause if self._pause is None else self._wait,
+            monotonic=lambda: context.monotonic() + self._waited,
             database=self._database or context.database,
             entropy=self._entropy or context.entropy,
         )
+
+    def _wait(self, seconds: float) -> None:
+        """Passes without anybody waiting for it."""
+        self._waited += seconds
+        if self._pause is not None:
+            self._pause(seconds)
 
     def worker_of(
         self,

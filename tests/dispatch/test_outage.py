@@ -1,0 +1,137 @@
+"""The database goes away under a worker, in the middle of it, and comes back: it goes on."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from takeback import embedded
+from takeback.client.batching import Call
+from takeback.dispatch.reaper import Reaper
+from takeback.model.errors import DatabaseUnavailable
+from tests import database
+from tests.dispatch.clock import Clock
+from tests.dispatch.halt import Halt
+from tests.dispatch.office import Office, World
+from tests.dispatch.shift import Door, Shift, eventually
+
+pytestmark = pytest.mark.chaos
+
+
+class Server:
+    """A Postgres of our own, which is killed; its keeper begins it anew."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def kill(self) -> None:
+        """As a power cut does: no goodbye, and nothing is written any more."""
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            (text,) = admin.execute("SELECT pg_read_file('postmaster.pid')").fetchone() or ("",)
+            pids = [pid for (pid,) in admin.execute("SELECT pid FROM pg_stat_activity")]
+        for pid in (int(text.split()[0]), *pids):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def answers(self) -> bool:
+        """Whether it is back."""
+        with suppress(psycopg.OperationalError), psycopg.connect(self.url):
+            return True
+        return False
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    directory = Path(tempfile.mkdtemp(prefix="tb-"))
+    # Root's server runs as somebody else, who has to get through to its data.
+    directory.chmod(0o711)
+    with embedded.acquire(directory / "pg") as running:
+        database.migrate(running.url)
+        yield Server(running.url)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def office(server: Server, world: World) -> Iterator[Office]:
+    office = Office(server.url, world)
+    yield office
+    office.close()
+
+
+def test_a_worker_goes_on_when_the_database_was_killed_under_it(server, office, world, caplog):
+    """FINDINGS: Postgres away for 3 s, two peers' workers exit; a job that ends meanwhile is lost
+    by four. Here it ends while nobody can write it down, and is written down later."""
+    door = Door()
+    world.on["send_letter"] = lambda called: (door.wait(), world.arrive(called))[1]
+    office.call(None, "send_letter", {"to": "warm-up"})
+    door.open()
+    with Shift(office) as shift:
+        eventually(lambda: world.arrived("warm-up") == 1, "it works")
+        world.on["send_letter"] = lambda called: (inner.wait(), world.arrive(called))[1]
+        inner = Door()
+        ref = office.call(None, "send_letter", {"to": "dana"}).ref
+        inner.knocked()
+        server.kill()
+        inner.open()
+        eventually(
+            lambda: any("worker_waits" in r.getMessage() for r in caplog.records), "it waits"
+        )
+        eventually(server.answers, "the database is back")
+        eventually(lambda: settled(office, ref) == "succeeded", "the outcome is written")
+        later = office.call(None, "send_letter", {"to": "robin"}).ref
+        eventually(lambda: settled(office, later) == "succeeded", "it goes on")
+
+    print(f"the worker waited {waits(caplog)} times")
+    assert world.called("dana") == 1 and shift.worker.abandoned == 0
+    assert office.kinds(ref) == ["recorded", "claimed", "attempt_began", "succeeded"]
+
+
+def waits(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("worker_waits" in record.getMessage() for record in caplog.records)
+
+
+def settled(office: Office, ref: str | None) -> str:
+    with suppress(DatabaseUnavailable):
+        return office.state(ref)
+    return "away"
+
+
+def test_what_a_sweep_had_not_finished_the_next_one_does(server, office, world):
+    """dbos-transact-py #716: Postgres was stopped hard during recovery, and work was stranded."""
+    clock = Clock(server.url)
+    names = [f"left-{n}" for n in range(20)]
+    calls = [Call(tool=t, arguments={"to": name}) for t in ("ship", "pay") for name in names]
+    refs = [answer.ref for answer in office.call_many(None, calls)]
+    dispatcher = office.worker_of("gone")._dispatcher
+    while dispatcher.run_once(100).count:
+        pass
+    clock.advance(31)
+    with psycopg.connect(server.url, autocommit=True) as observer:
+        halt = Halt(observer, at="before COMMIT")
+        other = Office(server.url, world)
+        with ThreadPoolExecutor(1) as thread, halt.watching(other):
+            sweeping = thread.submit(Reaper(other.context).run_once)
+            halt.wait()
+            server.kill()
+            halt.go()
+            with pytest.raises(DatabaseUnavailable):
+                sweeping.result()
+    clock.close()
+    eventually(server.answers, "the database is back")
+    clock = Clock(server.url)
+    clock.advance(31)
+
+    office.worker_of("w", sleep=clock.advance).run(drain=True)
+
+    states = {office.state(ref) for ref in refs}
+    assert states == {"succeeded", "in_doubt"}, "blind ones had only been claimed"
+    assert [world.called(name, tool="ship") for name in names] == [1] * 20
+    assert office.verify().problems == ()
+    clock.close()
