@@ -239,6 +239,10 @@ COMMENT ON FUNCTION takeback.record IS
     'Inserts an intent, its first event and its arguments, or finds the twin of its key.';
 """
 
+# Whoever may alter the table can take its guard down: `takeback verify` names what was changed then.
+#
+# The window is moved where deferred constraints are checked: at the commit, or earlier where the
+# caller says SET CONSTRAINTS ALL IMMEDIATE or PREPARE TRANSACTION; it counts from there then.
 GUARDS = """
 CREATE FUNCTION takeback.refuse_change() RETURNS trigger LANGUAGE plpgsql
 AS $$
