@@ -239,7 +239,7 @@ COMMENT ON FUNCTION takeback.record IS
     'Inserts an intent, its first event and its arguments, or finds the twin of its key.';
 """
 
-# Whoever may alter the table can take its guard down: `takeback verify` names what was changed then.
+# Whoever may alter the table can take its guard down; `takeback verify` names what was changed.
 #
 # The window is moved where deferred constraints are checked: at the commit, or earlier where the
 # caller says SET CONSTRAINTS ALL IMMEDIATE or PREPARE TRANSACTION; it counts from there then.
