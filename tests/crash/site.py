@@ -59,7 +59,7 @@ class Site:
     ) -> None:
         self.url = ground.url
         self.clock = ground.clock
-        self.world = world or World()
+        self.world: Any = world or World()
         self.tenant = tenant or f"play-{next(_NUMBERS)}"
         self.to = self.tenant
         self.kept: dict[str, Any] = {}

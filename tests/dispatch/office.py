@@ -164,7 +164,7 @@ class Office(Takeback):
     def __init__(
         self,
         url: str,
-        world: World,
+        world: Any,
         *,
         rows: Sequence[Tool] = ROWS,
         pause: Callable[[float], None] | None = None,
@@ -186,7 +186,7 @@ class Office(Takeback):
     @cached_property
     def context(self) -> Context:
         """What the rooms of motion are handed, with the test's own waits."""
-        context: Context = Takeback.context.func(self)
+        context: Context = vars(Takeback)["context"].func(self)
         return replace(
             context,
             pause=context.pause if self._pause is None else self._wait,

@@ -76,7 +76,8 @@ def drain(office: Office, clock: Any) -> None:
 
 def causes(office: Office, ref: str | None) -> list[str]:
     events = office.show(ref or "").events
-    return [e.fact().event.cause for e in events if e.kind == "intent.parked"]
+    ends: list[Any] = [e.fact().event for e in events if e.kind == "intent.parked"]
+    return [end.cause for end in ends]
 
 
 def test_what_an_older_release_recorded_runs_through_the_upgrade(database_url, office, clock):

@@ -67,7 +67,7 @@ def test_what_a_later_release_has_recorded_is_left_to_workers_of_that_release(
     paid = new.call(None, "ship", {"to": "dana"}).ref
     new.worker_of("new", sleep=clock.advance).run(drain=True)
     again = new.call(None, "send_letter", {"to": "robin"}).ref
-    restore = new.restore(None, paid).ref
+    restore = new.restore(None, paid or "").ref
 
     office.worker_of("old", sleep=clock.advance).run(drain=True)
 

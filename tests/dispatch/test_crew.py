@@ -37,7 +37,8 @@ def hang(world: World, door: Door, tool: str = "send_letter", outcome: Any = Non
 
 def causes(office: Office, ref: str | None) -> list[str]:
     events = office.show(ref or "").events
-    return [e.fact().event.cause for e in events if e.kind == "intent.in_doubt"]
+    ends: list[Any] = [e.fact().event for e in events if e.kind == "intent.in_doubt"]
+    return [end.cause for end in ends]
 
 
 def test_an_attempt_that_hangs_stops_nobody_and_is_given_up_in_time(office, world, door):

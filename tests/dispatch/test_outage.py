@@ -4,10 +4,11 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -68,14 +69,13 @@ def office(server: Server, world: World) -> Iterator[Office]:
 def test_a_worker_goes_on_when_the_database_was_killed_under_it(server, office, world, caplog):
     """FINDINGS: Postgres away for 3 s, two peers' workers exit; a job that ends meanwhile is lost
     by four. Here it ends while nobody can write it down, and is written down later."""
-    door = Door()
-    world.on["send_letter"] = lambda called: (door.wait(), world.arrive(called))[1]
+    door, inner = Door(), Door()
+    world.on["send_letter"] = behind(door, world)
     office.call(None, "send_letter", {"to": "warm-up"})
     door.open()
     with Shift(office) as shift:
         eventually(lambda: world.arrived("warm-up") == 1, "it works")
-        world.on["send_letter"] = lambda called: (inner.wait(), world.arrive(called))[1]
-        inner = Door()
+        world.on["send_letter"] = behind(inner, world)
         ref = office.call(None, "send_letter", {"to": "dana"}).ref
         inner.knocked()
         server.kill()
@@ -91,6 +91,16 @@ def test_a_worker_goes_on_when_the_database_was_killed_under_it(server, office, 
     print(f"the worker waited {waits(caplog)} times")
     assert world.called("dana") == 1 and shift.worker.abandoned == 0
     assert office.kinds(ref) == ["recorded", "claimed", "attempt_began", "succeeded"]
+
+
+def behind(door: Door, world: World) -> Callable[[Any], Any]:
+    """A handler that waits at ``door`` before its letter arrives."""
+
+    def handler(called: Any) -> Any:
+        door.wait()
+        return world.arrive(called)
+
+    return handler
 
 
 def waits(caplog: pytest.LogCaptureFixture) -> int:

@@ -166,6 +166,7 @@ def judge(ring: Ring, ref: str, to: str, answer: Envelope, performed: int) -> st
 
 def points_alone(ring: Ring, name: str) -> int:
     """How many points a party comes to when nobody is in its way, its connection being open."""
+    before = 0
     for turn in range(2):
         before = len(ring.parties[name].points)
         ref = ring.office.call(None, "send_letter", {"to": f"{name}-alone-{turn}"}).ref or ""
