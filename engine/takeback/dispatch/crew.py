@@ -97,7 +97,8 @@ class Crew:
         finally:
             self._open += left
             self._open_again_at = self._monotonic() + HELD_SECONDS
-        return sum(one.outcome is not INTERRUPTED for one in ended if one not in left)
+        kept = {id(one) for one in left}
+        return sum(one.outcome is not INTERRUPTED for one in ended if id(one) not in kept)
 
     def stop(self) -> int:
         """Hands back what was not called and waits a while for the rest; like ``look``."""

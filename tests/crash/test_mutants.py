@@ -1,0 +1,131 @@
+"""An engine broken by hand is found out: what these suites can't see, they don't protect.
+
+Each mutant is a copy of the engine without one of its rules; the tests that it names must fail.
+
+    TAKEBACK_TEST_EXHAUSTIVE=1 make test ARGS="tests/crash -k mutant"
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.crash.test_death import EXHAUSTIVE
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 300
+TESTS_FAILED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """``old`` stands in ``file`` once, and becomes ``new``; ``tests`` is what pytest is told."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = {
+    "marked after the call": Mutant(
+        file="dispatch/crew.py",
+        old="""
+        begun = self._executor.begin(work, lease_ends_at)
+        if not isinstance(begun, Work):
+            return begun
+        self._begun[identity(begun.intent)] = (self._monotonic(), begun)
+        return Ended(work=begun, outcome=self._executor.perform(begun))
+""",
+        new="""
+        outcome = self._executor.perform(work)
+        begun = self._executor.begin(work, lease_ends_at)
+        if not isinstance(begun, Work):
+            return begun
+        return Ended(work=begun, outcome=outcome)
+""",
+        tests=("tests/crash/test_death.py", "-k", "carry and blind and not compensate"),
+    ),
+    "begun without a commit": Mutant(
+        file="dispatch/executor.py",
+        old="""
+        (intent,) = append(tx, [Change(taken=taken, events=events)])
+""",
+        new="""
+        from takeback.model.evolve import foresee
+        intent = foresee(taken.intent, events, taken.now)
+""",
+        tests=("tests/crash/test_death.py", "-k", "carry and blind and not compensate"),
+    ),
+    "tried again although it may have arrived": Mutant(
+        file="dispatch/reaper.py",
+        old="""
+        events = decide(intent, commands.ExpireLease(), one.now)
+""",
+        new="""
+        again = commands.Defer(wait=one.now - one.now)
+        is_claimed = intent.state is State.CLAIMED
+        events = decide(intent, commands.ExpireLease() if is_claimed else again, one.now)
+""",
+        tests=("tests/crash/test_death.py", "-k", "carry and blind and not compensate"),
+    ),
+    "settled without a fence": Mutant(
+        file="dispatch/settler.py",
+        old="is_ours = is_held_still(own, taken.intent) or (",
+        new="is_ours = True or (",
+        tests=("tests/dispatch/test_fencing.py",),
+    ),
+    "claimed without a lock": Mutant(
+        file="ledger/locking.py",
+        old="ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED",
+        new="ORDER BY i.due_at LIMIT CAST(:limit AS int)",
+        tests=("tests/dispatch/test_claim.py", "-k", "wake_up"),
+    ),
+    "recorded beside the caller's transaction": Mutant(
+        file="client/calling.py",
+        old="return call_in(context, adopt(given), request, savepoint=savepoint)",
+        new="return in_own_transaction(context, lambda tx: call_in(context, tx, request))",
+        tests=("tests/crash/test_death.py", "-k", "record and caller"),
+    ),
+}
+
+
+@EXHAUSTIVE
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_of_the_engine_is_found_out(name: str, tmp_path: Path):
+    mutant = MUTANTS[name]
+    engine = tmp_path / "engine"
+    shutil.copytree(ROOT / "engine", engine, ignore=shutil.ignore_patterns("__pycache__"))
+    file = engine / "takeback" / mutant.file
+    text = file.read_text()
+    assert text.count(mutant.old) == 1, f"the mutant is stale: {mutant.file} has changed"
+    file.write_text(text.replace(mutant.old, mutant.new))
+
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *mutant.tests,
+            "-q",
+            "-x",
+            "-n0",
+            "-p",
+            "no:cacheprovider",
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(engine)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    said = run.stdout[-3000:] + run.stderr[-1000:]
+    assert run.returncode == TESTS_FAILED, f"{name} was not found out:\n{said}"
+    assert " failed" in said, said
