@@ -6,7 +6,7 @@ from contextlib import suppress
 import psycopg
 from sqlalchemy.exc import OperationalError
 
-from takeback.model.errors import RetryTransaction
+from takeback.model.errors import Unavailable
 from takeback.testing.crash import Died, Fault, Stage
 from tests.crash.site import Site, broken
 from tests.crash.workflow import Workflow
@@ -53,7 +53,7 @@ def _prepare(workflow: Workflow, site: Site) -> None:
 def _struck(workflow: Workflow, site: Site, stage: Stage) -> None:
     """Plays until the end or until death; whoever lost a connection may have given up."""
     with (
-        suppress(Died, RetryTransaction, psycopg.OperationalError, OperationalError),
+        suppress(Died, Unavailable, psycopg.OperationalError, OperationalError),
         site.process(stage) as office,
     ):
         workflow.play(site, office, stage)

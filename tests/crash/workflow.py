@@ -9,7 +9,12 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from takeback.client.batching import Call
+from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.limits import Limits
+from takeback.dispatch.outcome import of_answer
+from takeback.dispatch.reaper import Reaper
+from takeback.dispatch.settler import Settler
+from takeback.dispatch.work import Work
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import NotDispatched, Rejected
 from takeback.testing.crash import Stage
@@ -120,6 +125,11 @@ def stop_in_the_middle(site: Site, office: Office, stage: Stage | None) -> None:
     worker.run(drain=True)
 
 
+def answer_late(site: Site, office: Office, stage: Stage | None) -> None:
+    """The worker wakes up, and says what it has done."""
+    Settler(office.context).settle([Ended(work=site.kept["work"], outcome=of_answer("done"))])
+
+
 def restore(site: Site, office: Office, stage: Stage | None) -> None:
     office.restore(None, site.kept["ref"])
 
@@ -188,8 +198,32 @@ def _left_behind(site: Site, office: Office) -> None:
     site.clock.advance(31)
 
 
-def _nothing_more(site: Site) -> list[str]:
-    return []
+def _slept_through_its_lease(site: Site, office: Office) -> None:
+    """A worker has called the provider, and then nothing was heard of it for too long."""
+    office.call(None, "send_letter", {"to": site.to})
+    (work,) = office.worker_of("slow")._dispatcher.run_once(1).works
+    executor = Executor(context=office.context, limits=Limits(), monotonic=lambda: 0.0)
+    begun = executor.begin(work, 30.0)
+    assert isinstance(begun, Work)
+    executor.perform(begun)
+    site.kept["work"] = begun
+    site.clock.advance(31)
+    Reaper(office.context).run_once()
+
+
+def _unreadable(site: Site, office: Office) -> None:
+    """Of two, the arguments of one are erased."""
+    ref = office.call(None, "pay", {"to": site.to}).ref
+    office.call(None, "send_letter", {"to": site.to})
+    with psycopg.connect(site.url) as connection:
+        connection.execute(
+            "DELETE FROM takeback.bodies WHERE intent_id = %s",
+            [office.show(ref or "").entry.intent.id],
+        )
+
+
+def _parked(site: Site) -> list[str]:
+    return [*_expect(site, tool="pay", count=1, states=("parked",)), *_sent("send_letter")(site)]
 
 
 def _recorded_once(site: Site) -> list[str]:
@@ -259,6 +293,10 @@ WORKFLOWS: dict[str, Workflow] = {
     "reject": Workflow(play=carry_out, check=_refused_for_good, prepare=_refused),
     "stop and hand back": Workflow(
         play=stop_in_the_middle, check=_sent("pay", count=3), prepare=_three_payments
+    ),
+    "park what can't be run": Workflow(play=carry_out, check=_parked, prepare=_unreadable),
+    "answer late": Workflow(
+        play=answer_late, check=_sent("send_letter"), prepare=_slept_through_its_lease
     ),
     "take over": Workflow(play=carry_out, check=_many, prepare=_left_behind),
     "restore what is held": Workflow(

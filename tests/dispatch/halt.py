@@ -62,16 +62,3 @@ class Lose(Stage):
         """Strikes once."""
         self._left -= name == self._at
         return Fault.LOST if name == self._at and self._left == 0 else None
-
-
-def wait_for_lock(observer: psycopg.Connection, count: int = 1) -> None:
-    """Returns when ``count`` backends of this database wait for somebody's lock."""
-    for _ in range(SECONDS_MAX * 500):
-        (waiting,) = observer.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ).fetchone() or (0,)
-        if waiting >= count:
-            return
-        observer.execute("SELECT pg_sleep(0.002)")
-    raise TimeoutError("nobody waits for a lock")
