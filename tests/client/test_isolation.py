@@ -3,6 +3,7 @@
 import threading
 from datetime import timedelta
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
@@ -160,16 +161,31 @@ def test_a_repeat_whose_row_changed_behind_the_snapshot_loses_the_transaction(
         joined.call(desk.app, "set_state", {"book": "b1", "state": "lost"})
 
 
-def test_different_calls_of_serializable_callers_all_commit(desk, callers):
-    """The ledger's own reads and writes make no two strangers conflict."""
+def is_committed(caller):
+    """Whether it went through: while tables are small, Postgres takes strangers for neighbours."""
+    try:
+        caller.commit()
+    except psycopg.errors.SerializationFailure:
+        caller.rollback()
+        return False
+    return True
+
+
+def test_different_calls_of_serializable_callers_commit_at_once_or_when_run_again(desk, callers):
+    """The ledger's own reads and writes stop no stranger for good, and lose none of them."""
     for number in range(3):
         desk.app.call(None, "send_letter", LETTER | {"to": f"earlier-{number}"})
     several = [callers() for _ in range(4)]
-    for number, caller in enumerate(several):
-        begin(caller, "SERIALIZABLE")
-        caller.call(desk.app, "send_letter", LETTER | {"to": f"reader-{number}"})
-    for caller in several:
-        caller.commit()
+
+    def call(number):
+        begin(several[number], "SERIALIZABLE")
+        several[number].call(desk.app, "send_letter", LETTER | {"to": f"reader-{number}"})
+
+    for number in range(4):
+        call(number)
+    for number in [n for n, caller in enumerate(several) if not is_committed(caller)]:
+        call(number)
+        assert is_committed(several[number])
     assert len(desk.states()) == 7
 
 
