@@ -95,26 +95,70 @@ class Key:
     former: tuple[Key, ...] = field(default=(), kw_only=True)
 
 
+class LimitScope(StrEnum):
+    """Whose calls a limit adds up: those of one run, of the tool, or of the whole tenant."""
+
+    RUN = "run"
+    TOOL = "tool"
+    TENANT = "tenant"
+
+
+PER_RUN = LimitScope.RUN
+PER_TOOL = LimitScope.TOOL
+PER_TENANT = LimitScope.TENANT
+
+
+class OverLimit(StrEnum):
+    """What becomes of a call that is over a limit: a person decides, or it is refused."""
+
+    APPROVE = "approve"
+    REFUSE = "refuse"
+
+
+APPROVE = OverLimit.APPROVE
+REFUSE = OverLimit.REFUSE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """At most ``count`` calls, ``money`` minor units or ``rows`` rows within ``per``."""
+    """At most ``count`` calls, ``money`` minor units of ``currency`` or ``rows`` rows within
+    ``per`` (None: for ever), added up over ``scope``.
+
+    ``argument`` is the argument that holds the money. Over it a call waits for a person, or is
+    refused, as ``over`` says. For a Local effect two calls at the same moment may overshoot it
+    together, unless it is ``strict``: then they are made one after the other.
+    """
 
     per: timedelta | None = None
     count: int | None = None
     money: int | None = None
+    currency: str | None = None
     rows: int | None = None
+    argument: str = "amount"
+    scope: LimitScope = PER_TOOL
+    over: OverLimit = APPROVE
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A person decides first when the integer argument ``argument`` is greater than ``over``.
+    """A person decides first: of every call, or where any of the conditions given holds.
 
-    With ``over`` None every call waits for approval. ``expires`` is how long a request stays open.
+    The integer argument ``argument`` is greater than ``over``; more than ``rows_over`` rows would
+    be affected; with ``repeats`` it is meant once more (``repeat_of``). ``expires`` is how long a
+    request stays open; nobody's decision in that time means no.
     """
 
     argument: str | None = None
     over: int | None = None
+    rows_over: int | None = None
+    repeats: bool = False
     expires: timedelta = timedelta(days=1)
+
+    @property
+    def is_of_every_call(self) -> bool:
+        """Whether no condition is given."""
+        return self.over is None and self.rows_over is None and not self.repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,13 +32,15 @@ _SET = """
         lease_until = takeback.instant(n.lease_us), affected_count = n.affected_count,
         restored_via = n.restored_via, taken_back_by = n.taken_back_by,
         settled_at = takeback.instant(n.settled_us), last_word = n.last_word,
-        contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex')"""
+        contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex'),
+        expires_at = takeback.instant(n.expires_us), approved_by = n.approved_by"""
 
 _AS_N = """AS n (
         tenant text, id uuid, was int, state text, version int, due_us bigint, attempt int,
         epoch int, attempts_unknown int[], begin_before_us bigint, lease_us bigint,
         affected_count bigint, restored_via text, taken_back_by text, settled_us bigint,
-        last_word text, contradicted boolean, head_hash text)"""
+        last_word text, contradicted boolean, head_hash text, expires_us bigint,
+        approved_by text)"""
 
 _BESIDE = """), event AS (
     INSERT INTO takeback.events
@@ -84,7 +86,7 @@ WITH fenced AS (
     FROM (SELECT n.tenant, n.id, n.was, n.state, n.version, n.due_us, n.attempt, n.epoch,
                  n.attempts_unknown, n.begin_before_us, n.lease_us, n.affected_count,
                  n.restored_via, n.taken_back_by, n.settled_us, n.last_word, n.contradicted,
-                 n.head_hash
+                 n.head_hash, n.expires_us, n.approved_by
           FROM json_to_recordset(CAST(:intents AS json)) {_AS_N}
           LIMIT CAST(:count AS int)) AS n
     WHERE i.tenant = n.tenant AND i.id = n.id AND i.version = n.was

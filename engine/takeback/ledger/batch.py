@@ -29,19 +29,22 @@ RECORD_MANY = Statement(
 WITH fresh AS MATERIALIZED (
     SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.run,
            w.principal, w.state, w.window_us, w.not_before_us, w.after, w.repeat_of, w.payload,
-           w.salt, w.arguments
+           w.salt, w.arguments, w.on_behalf_of, w.approval_us
     FROM json_to_recordset(CAST(:calls AS json)) AS w (
         ordinal int, ref text, tool text, tool_version int, effect text, key text,
         key_lock bigint, run text, principal text, state text, window_us bigint,
         not_before_us bigint, after text[], repeat_of text, payload text, salt text,
-        arguments text)
+        arguments text, on_behalf_of text, approval_us bigint)
     LEFT JOIN LATERAL (SELECT true AS there FROM takeback.intents AS i
                        WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key
                        LIMIT 1) AS twin ON true
     WHERE NOT coalesce(twin.there, false)
+      AND NOT EXISTS (SELECT FROM takeback.former_keys AS f
+                      WHERE f.tenant = CAST(:tenant AS text) AND f.key = w.key)
 ), opened AS MATERIALIZED (
     SELECT f.ordinal, f.ref, f.tool, f.tool_version, f.effect, f.key, f.run, f.principal, f.state,
-           f.window_us, f.not_before_us, f.after, f.repeat_of, f.payload, f.salt, f.arguments
+           f.window_us, f.not_before_us, f.after, f.repeat_of, f.payload, f.salt, f.arguments,
+           f.on_behalf_of, f.approval_us
     FROM fresh AS f WHERE pg_try_advisory_xact_lock(f.key_lock)
 ), barrier AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
@@ -56,26 +59,30 @@ WITH fresh AS MATERIALIZED (
     SELECT minted.*, takeback.instant(minted.at_us) AS at,
            takeback.instant(minted.not_before_us) AS not_before,
            takeback.chain_hash(CAST(:genesis AS bytea), CAST(:tenant AS text), minted.id, 1,
-                               minted.position, 'intent.recorded', 1, minted.at_us,
+                               minted.position, 'intent.recorded', CAST(:schema AS int),
+                               minted.at_us,
                                minted.payload) AS hash
     FROM minted
 ), intent AS (
     INSERT INTO takeback.intents
         (tenant, id, ref, tool, tool_version, effect, key, generation, run, principal, state,
-         version, recorded_at, window_us, not_before, after, due_at, repeat_of, head_hash)
+         version, recorded_at, window_us, not_before, after, due_at, repeat_of, head_hash,
+         on_behalf_of, expires_at)
     SELECT CAST(:tenant AS text), l.id, l.ref, l.tool, l.tool_version, l.effect, l.key, 0, l.run,
            l.principal, l.state, 1, l.at, l.window_us, l.not_before, l.after,
            CASE WHEN l.state IN ('held', 'due') THEN
                greatest(l.at + l.window_us * interval '1 microsecond', l.not_before) END,
-           l.repeat_of, l.hash
+           l.repeat_of, l.hash, l.on_behalf_of,
+           CASE WHEN l.state = 'awaiting_approval' THEN
+               l.at + l.approval_us * interval '1 microsecond' END
     FROM linked AS l
     ON CONFLICT DO NOTHING
     RETURNING id
 ), event AS (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-    SELECT CAST(:tenant AS text), l.id, 1, l.position, 'intent.recorded', 1, l.at, l.payload,
-           l.hash
+    SELECT CAST(:tenant AS text), l.id, 1, l.position, 'intent.recorded', CAST(:schema AS int),
+           l.at, l.payload, l.hash
     FROM linked AS l JOIN intent USING (id)
 ), body AS (
     INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
@@ -103,7 +110,12 @@ def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, M
     The keys are different from each other, and none of the calls is a restore.
     """
     wanted = [_wanted(tenant, ordinal, call) for ordinal, call in enumerate(calls)]
-    parameters = {"tenant": tenant, "genesis": GENESIS, "calls": json.dumps(wanted)}
+    parameters = {
+        "tenant": tenant,
+        "genesis": GENESIS,
+        "calls": json.dumps(wanted),
+        "schema": Recorded.SCHEMA,
+    }
     return {
         ordinal: Minted(id=UUID(id_), recorded_at=instant(at_us), head_hash=bytes(head))
         for ordinal, id_, at_us, head in tx.rows(RECORD_MANY, parameters)
@@ -130,4 +142,6 @@ def _wanted(tenant: str, ordinal: int, call: Recordable) -> dict[str, object]:
         "payload": encode(event),
         "salt": call.salt.hex(),
         "arguments": call.arguments,
+        "on_behalf_of": event.on_behalf_of,
+        "approval_us": event.approval_us,
     }

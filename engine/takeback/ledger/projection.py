@@ -16,10 +16,11 @@ COLUMNS = """
     i.window_us, takeback.micros(i.not_before), takeback.micros(i.due_at), i.attempt, i.epoch,
     takeback.micros(i.lease_until), i.affected_count, CAST(i.restores AS text), i.repeat_of,
     i.restored_via, i.taken_back_by, takeback.micros(i.settled_at), i.last_word, i.contradicted,
-    i.head_hash, i.after, i.attempts_unknown, takeback.micros(i.begin_before)"""
+    i.head_hash, i.after, i.attempts_unknown, takeback.micros(i.begin_before), i.on_behalf_of,
+    takeback.micros(i.expires_at), i.approved_by"""
 """Instants travel as microseconds, so that no DateStyle or TimeZone of a session matters."""
 
-WIDTH = 31
+WIDTH = 34
 
 STORED_COLUMNS = ", ".join(f"i.{name}" for name in re.findall(r"i\.(\w+)", COLUMNS))
 """The same columns as they are stored, for a statement that reads them through a CTE named i."""
@@ -59,6 +60,9 @@ def intent_of(row: Row) -> Intent:
         after=tuple(row[28]),
         attempts_unknown=tuple(row[29]),
         begin_before=_instant(row[30]),
+        on_behalf_of=row[31],
+        expires_at=_instant(row[32]),
+        approved_by=row[33],
     )
 
 
@@ -80,6 +84,8 @@ def changed_columns(intent: Intent) -> dict[str, Any]:
         "last_word": intent.last_word.value if intent.last_word else None,
         "contradicted": intent.contradicted,
         "head_hash": intent.head_hash.hex(),
+        "expires_us": _micros(intent.expires_at),
+        "approved_by": intent.approved_by,
     }
 
 

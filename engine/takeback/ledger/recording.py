@@ -3,23 +3,25 @@
 The statement looks for a committed twin first. Only when there is none does it *try* the key's
 advisory lock, which whoever records the same key holds until the end of its transaction: so two
 callers never wait for each other's row, and a caller's transaction is never aborted by a twin under
-READ COMMITTED. Four answers follow:
+READ COMMITTED. Five answers follow:
 
     recorded      the intent, its first event and the body of its arguments are in this transaction
     found         a twin that this transaction sees
+    former        one that it sees under a key of an earlier recipe of the row; its gate is held
     busy          a twin is uncommitted elsewhere: nothing was written
     shadowed      the twin committed between the look and the lock: a second statement sees it
                   (READ COMMITTED), or the ref was taken and another one is needed
 
 Under REPEATABLE READ and SERIALIZABLE a shadowed twin is a serialization failure instead.
 
-What happens inside is in the function ``takeback.record``, made by the first migration: the
+What happens inside is in the function ``takeback.record``, made by the migrations: the
 database plans it once a session, which sent as text it would do at every call where no statements
 are prepared. The casts choose among the functions of that name that releases need.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -36,7 +38,7 @@ from takeback.model.intent import instant
 
 RECORD = Statement(
     name="record",
-    sentence="Inserts an intent, its first event and its arguments, or finds the twin of its key.",
+    sentence="Inserts an intent, its first event and its bodies, or finds the twin of its key.",
     index="intents_key_is_recorded_once",
     lock="the key's advisory lock (tried), the barrier (shared), the new rows",
     text=text("""
@@ -47,7 +49,9 @@ SELECT takeback.record(
     CAST(:principal AS text), CAST(:state AS text), CAST(:window_us AS bigint),
     CAST(:not_before_us AS bigint), CAST(:after AS text[]), CAST(:restores AS uuid),
     CAST(:repeat_of AS text), CAST(:payload AS text), CAST(:salt AS bytea),
-    CAST(:arguments AS text))
+    CAST(:arguments AS text), CAST(:on_behalf_of AS text), CAST(:approval_us AS bigint),
+    CAST(:affected_salt AS bytea), CAST(:affected AS text), CAST(:former_keys AS text[]),
+    CAST(:former_locks AS bigint[]), CAST(:schema AS int))
 """),
 )
 
@@ -65,15 +69,25 @@ class Minted:
 class Recording:
     """The answer of the recording statement."""
 
-    answer: Literal["recorded", "found", "busy", "shadowed"]
+    answer: Literal["recorded", "found", "former", "busy", "shadowed"]
     minted: Minted | None = None
     twin: UUID | None = None
 
 
-def record(tx: Tx, tenant: str, event: Recorded, *, arguments: str, salt: bytes) -> Recording:
+def record(
+    tx: Tx,
+    tenant: str,
+    event: Recorded,
+    *,
+    arguments: str,
+    salt: bytes,
+    affected: tuple[bytes, str] | None = None,
+    former_keys: Sequence[str] = (),
+) -> Recording:
     """Records the intent that ``event`` begins, or says what stands in its place.
 
-    ``arguments`` is the stored body whose salted digest the event holds.
+    ``arguments`` is the stored body whose salted digest the event holds; so is ``affected``, a salt
+    and a body. ``former_keys`` are those that earlier recipes of the row give this call.
     """
     (said,) = tx.row(
         RECORD,
@@ -97,6 +111,13 @@ def record(tx: Tx, tenant: str, event: Recorded, *, arguments: str, salt: bytes)
             "after": list(event.after) or None,
             "salt": salt,
             "arguments": arguments,
+            "on_behalf_of": event.on_behalf_of,
+            "approval_us": event.approval_us,
+            "affected_salt": affected[0] if affected else None,
+            "affected": affected[1] if affected else None,
+            "former_keys": list(former_keys) or None,
+            "former_locks": [key_lock(tenant, key) for key in former_keys] or None,
+            "schema": event.SCHEMA,
         },
     )
     return _understood(said)
@@ -111,6 +132,8 @@ def _understood(said: str) -> Recording:
             return Recording(answer="recorded", minted=minted)
         case ["found", twin]:
             return Recording(answer="found", twin=UUID(twin))
+        case ["former", twin]:
+            return Recording(answer="former", twin=UUID(twin))
         case ["busy"]:
             return Recording(answer="busy")
         case ["shadowed"]:

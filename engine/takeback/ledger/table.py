@@ -93,6 +93,9 @@ INTENTS = Table(
     Column("last_word", STATE),
     Column("contradicted", Boolean, nullable=False, server_default=text("false")),
     Column("head_hash", BYTES32, nullable=False),
+    Column("on_behalf_of", _WORD),
+    Column("expires_at", _INSTANT),
+    Column("approved_by", _WORD),
     PrimaryKeyConstraint("tenant", "id", name="intents_pkey"),
     CheckConstraint(
         "state NOT IN ('held', 'due') OR due_at IS NOT NULL",
@@ -131,6 +134,11 @@ INTENTS = Table(
         ),
     ),
     Index("intents_run", "tenant", "run", "id", postgresql_where=text("run IS NOT NULL")),
+    Index(
+        "intents_approval",
+        "expires_at",
+        postgresql_where=text("state = 'awaiting_approval' AND expires_at IS NOT NULL"),
+    ),
     comment="One row an intent: the projection of its events that queries and the queue read.",
 )
 
@@ -178,4 +186,79 @@ TOMBSTONES = Table(
     comment=(
         "Images of rows that an intent deleted or overwrote; target is the qualified table name."
     ),
+)
+
+FORMER_KEYS = Table(
+    "former_keys",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("key", _WORD, nullable=False),
+    Column("intent_id", UUID(), nullable=False),
+    PrimaryKeyConstraint("tenant", "key", name="former_keys_pkey"),
+    comment="The keys that earlier recipes of its row would have given an intent.",
+)
+
+PREVIEWS = Table(
+    "previews",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("token", _WORD, nullable=False),
+    Column("tool", _WORD, nullable=False),
+    Column("at", _INSTANT, nullable=False),
+    Column("arguments", _WORD, nullable=False),
+    Column("affected", _WORD, nullable=False),
+    Column("affected_count", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant", "token", name="previews_pkey"),
+    Index("previews_age", "at"),
+    comment="What was foreseen, so that a call that expects it can be told what has changed.",
+)
+
+LIMIT_ENTRIES = Table(
+    "limit_entries",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("scope", _WORD, nullable=False),
+    Column("intent_id", UUID(), nullable=False),
+    Column("at", _INSTANT, nullable=False),
+    Column("released", Boolean, nullable=False, server_default=text("false")),
+    Column("money", BigInteger, nullable=False, server_default=text("0")),
+    Column("rows", BigInteger, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("tenant", "scope", "intent_id", name="limit_entries_pkey"),
+    Index("limit_entries_time", "tenant", "scope", "at"),
+    comment="What counts towards the limits of the catalog's rows.",
+)
+
+FREEZES = Table(
+    "freezes",
+    METADATA,
+    Column("number", BigInteger, Identity(always=True), nullable=False),
+    Column("tenant", _WORD),
+    Column("tool", _WORD),
+    Column("run", _WORD),
+    Column("reason", Text, nullable=False),
+    Column("frozen_by", _WORD, nullable=False),
+    Column("frozen_at", _INSTANT, nullable=False),
+    Column("thawed_by", _WORD),
+    Column("thawed_at", _INSTANT),
+    Column("thaw_reason", Text),
+    PrimaryKeyConstraint("number", name="freezes_pkey"),
+    Index("freezes_in_force", "tenant", "tool", "run", postgresql_where=text("thawed_at IS NULL")),
+    comment="Who stopped what, and who let it go on; a null tenant, tool or run means every one.",
+)
+
+FAULTS = Table(
+    "faults",
+    METADATA,
+    Column("tenant", _WORD, nullable=False),
+    Column("trace_id", _WORD, nullable=False),
+    Column("at", _INSTANT, nullable=False),
+    Column("tool", _WORD),
+    Column("run", _WORD),
+    Column("principal", _WORD),
+    Column("effect", _WORD, nullable=False),
+    Column("kind", _WORD, nullable=False),
+    Column("details", Text, nullable=False),
+    PrimaryKeyConstraint("tenant", "trace_id", name="faults_pkey"),
+    Index("faults_age", "at"),
+    comment="What an internal_error was, for the operator who is told its trace id.",
 )

@@ -11,7 +11,12 @@ from takeback.model.event import Effect, Outcome, RequeueCause
 Source = Literal["handler", "find", "person"]
 """Who knows what became of an attempt. What comes late has a command of its own: AnswerLate."""
 
+ApprovalCause = Literal["row", "repeat", "rows", "limit", "policy"]
+"""Why a person decides first: the row says so of such a call, or of one that is meant once more; it
+would affect many rows; it is over a limit; or the app's own policy wants it."""
+
 DeferCause = Literal["not_dispatched", "interrupted"]
+PostponeCause = Literal["thawed"]
 DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted"]
 """How an attempt can end without an outcome; the end of its lease is ExpireLease."""
 
@@ -27,6 +32,8 @@ class Record:
     """A call becomes an intent. ``arguments`` is the digest of the stored body.
 
     ``restores`` is the id of the intent that it takes back; ``after`` and ``repeat_of`` are refs.
+    Where it ``needs_approval``, ``approval_for`` is how long a person has (None: for ever), and
+    ``affected`` the digest of what it was foreseen to affect.
     """
 
     ref: str
@@ -44,6 +51,10 @@ class Record:
     after: tuple[str, ...] = ()
     restores: str | None = None
     repeat_of: str | None = None
+    on_behalf_of: str | None = None
+    approval_cause: ApprovalCause = "row"
+    approval_for: timedelta | None = None
+    affected: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +65,19 @@ class MoveWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskApproval:
+    """Claimed, and over a limit: a person decides first, within ``approval_for`` (None: ever)."""
+
+    cause: ApprovalCause
+    approval_for: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approve:
-    """A person says yes."""
+    """A person says yes. ``saw`` is the digest of what they said it to."""
 
     by: str
+    saw: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +94,24 @@ class ExpireApproval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Claimed, and over a limit that is none for a person to lift. ``error`` is a digest."""
+
+    code: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Awake:
     """What it waited for has succeeded, or its row says to go on without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postpone:
+    """Nobody claims it before ``until``; an instant that is no later changes nothing."""
+
+    until: datetime
+    cause: PostponeCause = "thawed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +265,13 @@ class Purge:
 Command = (
     Record
     | MoveWindow
+    | AskApproval
     | Approve
     | Deny
     | ExpireApproval
+    | Refuse
     | Awake
+    | Postpone
     | Release
     | Claim
     | HandBack

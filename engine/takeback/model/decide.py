@@ -35,11 +35,17 @@ def decide(intent: Intent | None, command: commands.Command, now: datetime) -> E
         raise InvalidTransition("absent", _name(command))
     match command:
         case (
-            commands.MoveWindow()
+            commands.AskApproval()
             | commands.Approve()
             | commands.Deny()
             | commands.ExpireApproval()
+            | commands.Refuse()
+        ):
+            return _decide_permission(intent, command, now)
+        case (
+            commands.MoveWindow()
             | commands.Awake()
+            | commands.Postpone()
             | commands.Release()
             | commands.Cancel()
         ):
@@ -102,6 +108,10 @@ def record(command: commands.Record) -> events.Recorded:
         restores=command.restores,
         repeat_of=command.repeat_of,
         after=command.after,
+        on_behalf_of=command.on_behalf_of,
+        approval_cause=command.approval_cause if command.needs_approval else None,
+        approval_us=_span_us(command.approval_for) if command.needs_approval else None,
+        affected=command.affected if command.needs_approval else None,
     )
 
 
@@ -124,13 +134,58 @@ def _first_state(command: commands.Record) -> events.FirstState:
     return "recorded" if command.effect == "local" else "due"
 
 
-def _decide_before_begin(
+def _span_us(span: timedelta | None) -> int | None:
+    return None if span is None else span // timedelta(microseconds=1)
+
+
+def _decide_permission(
     intent: Intent,
-    command: commands.MoveWindow
+    command: commands.AskApproval
     | commands.Approve
     | commands.Deny
     | commands.ExpireApproval
+    | commands.Refuse,
+    now: datetime,
+) -> Events:
+    """Approve, deny, expire and cancel are one race on one row: only the first finds it waiting."""
+    is_over = intent.expires_at is not None and now >= intent.expires_at
+    match command:
+        case commands.AskApproval(cause=cause, approval_for=span):
+            _require_untouched(intent, command)
+            return [events.ApprovalAsked(cause=cause, approval_us=_span_us(span))]
+        case commands.Refuse(code=code, error=error):
+            _require_untouched(intent, command)
+            return [events.Failed(attempt=intent.attempt, source="policy", code=code, error=error)]
+        case commands.Approve(by=by, saw=saw):
+            _require(intent, command, State.AWAITING_APPROVAL)
+            if is_over:
+                raise _refusal(intent, command)
+            becomes = "waiting" if intent.after else _released(intent)
+            return [events.Approved(by=by, becomes=becomes, saw=saw)]
+        case commands.Deny(by=by, reason=reason):
+            _require(intent, command, State.AWAITING_APPROVAL)
+            return [events.Denied(by=by, reason=reason)]
+        case commands.ExpireApproval():
+            _require(intent, command, State.AWAITING_APPROVAL)
+            if intent.expires_at is not None and not is_over:
+                raise _refusal(intent, command)
+            return [events.ApprovalExpired()]
+        case _:
+            assert_never(command)
+
+
+def _require_untouched(intent: Intent, command: commands.Command) -> None:
+    """Claimed, and no attempt of it may be in the world: what is refused here never happens."""
+    _require(intent, command, State.CLAIMED)
+    if intent.attempts_unknown or intent.contradicted:
+        raise _refusal(intent, command)
+
+
+def _decide_before_begin(
+    intent: Intent,
+    command: commands.MoveWindow
     | commands.Awake
+    | commands.Postpone
     | commands.Release
     | commands.Cancel,
     now: datetime,
@@ -142,20 +197,14 @@ def _decide_before_begin(
             if intent.due_at is not None:
                 until = max(until, intent.due_at)
             return [events.WindowMoved(until_us=micros(until))]
-        case commands.Approve(by=by):
-            _require(intent, command, State.AWAITING_APPROVAL)
-            return [
-                events.Approved(by=by, becomes="waiting" if intent.after else _released(intent))
-            ]
-        case commands.Deny(by=by, reason=reason):
-            _require(intent, command, State.AWAITING_APPROVAL)
-            return [events.Denied(by=by, reason=reason)]
-        case commands.ExpireApproval():
-            _require(intent, command, State.AWAITING_APPROVAL)
-            return [events.ApprovalExpired()]
         case commands.Awake():
             _require(intent, command, State.WAITING)
             return [events.Awoken(becomes=_released(intent))]
+        case commands.Postpone(until=until, cause=cause):
+            _require(intent, command, State.HELD, State.DUE)
+            if intent.due_at is not None and until <= intent.due_at:
+                return []
+            return [events.Postponed(cause=cause, until_us=micros(until))]
         case commands.Release():
             _require(intent, command, State.HELD)
             _require_due(intent, command, now)

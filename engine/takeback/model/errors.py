@@ -10,12 +10,18 @@
     │   ├── NoTransaction         the connection given has no transaction to join
     │   └── UnsupportedConnection the object given is none of the connections taken
     ├── PolicyRefusal             a person or another policy has to decide first
-    │   └── PersonRequired        an agent's principal asked for what only a person may do
+    │   ├── PersonRequired        an agent's principal asked for what only a person may do
+    │   ├── NotGranted            this principal may not do it to what others have done
+    │   ├── PolicyForbids         the app's own policy does not allow the call
+    │   ├── StillWaiting          the intent waits for a person's decision
+    │   ├── LimitExceeded         a limit of the row, and no person is to lift it
+    │   └── Frozen                a person has stopped this tool, run or tenant
     ├── Conflict                  the state of the world is another than the call assumes
     │   ├── NotRestorable         nothing there to take back, with the reason
     │   ├── RestoreExpired        its retention is over
     │   ├── TooLate               the window is over, or the effect has begun
     │   ├── PreviewStale          what would be affected is not what was previewed
+    │   ├── ApprovalMismatch      what was approved is not what is asked for
     │   ├── RestoreConflict       something changed since: both sides named
     │   ├── CommitRefused         a constraint or trigger of the database refused the commit
     │   ├── InvalidTransition     a command that the state of the intent does not allow
@@ -133,6 +139,41 @@ class PersonRequired(PolicyRefusal):
     code = "no_access"
 
 
+class NotGranted(PolicyRefusal):
+    """An agent asked to take back what neither its run nor its principal has done."""
+
+    code = "no_access"
+
+
+class PolicyForbids(PolicyRefusal):
+    """The app's own policy does not allow the call."""
+
+    code = "no_access"
+
+
+class StillWaiting(PolicyRefusal):
+    """What was asked for needs a decision first that a person has not made."""
+
+    code = "needs_approval"
+
+
+class LimitExceeded(PolicyRefusal):
+    """The call is over a limit of its row, which refuses it; ``left`` is what would be within."""
+
+    code = "limit_exceeded"
+
+    def __init__(self, message: str, *, left: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.left = tuple(left)
+
+
+class Frozen(PolicyRefusal):
+    """A person has stopped what this belongs to; it may begin after the thaw."""
+
+    code = "frozen"
+    retryable = True
+
+
 class Conflict(TakebackError):
     """The world is in another state than the call assumes."""
 
@@ -152,9 +193,26 @@ class RestoreExpired(Conflict):
 
 
 class PreviewStale(Conflict):
-    """``expect`` names another affected set than the call would have."""
+    """``expect`` names another affected set than the call would have.
+
+    ``differences`` names what is there now and was not, or the other way round.
+    """
 
     code = "preview_stale"
+
+    def __init__(self, message: str, differences: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.differences = tuple(differences)
+
+
+class ApprovalMismatch(Conflict):
+    """What a person approved, or looked at, is not what is asked for; ``differences`` say where."""
+
+    code = "approval_mismatch"
+
+    def __init__(self, message: str, differences: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.differences = tuple(differences)
 
 
 class TooLate(Conflict):

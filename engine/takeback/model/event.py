@@ -29,6 +29,7 @@ FirstState = Literal["recorded", "awaiting_approval", "waiting", "held", "due"]
 ApprovedState = Literal["waiting", "held", "due"]
 AwokenState = Literal["held", "due"]
 RequeueCause = Literal["absent", "provider_key", "person"]
+Judge = Literal["handler", "find", "late", "person", "policy"]
 Outcome = Literal["succeeded", "failed"]
 
 
@@ -44,10 +45,13 @@ class Event:
 class Recorded(Event):
     """A call became an intent. ``becomes`` is the state that it starts in.
 
-    ``restores`` is the id of the intent that this one takes back, ``after`` holds refs.
+    ``restores`` is the id of the intent that this one takes back, ``after`` holds refs. Where a
+    person has to decide first, ``approval_cause`` says why, ``approval_us`` is how long they have
+    (None: for ever), and ``affected`` is the digest of what it was foreseen to affect.
     """
 
     KIND = "intent.recorded"
+    SCHEMA = 2
 
     ref: str
     tool: str
@@ -64,6 +68,10 @@ class Recorded(Event):
     restores: str | None
     repeat_of: str | None
     after: tuple[str, ...] = ()
+    on_behalf_of: str | None = None
+    approval_cause: str | None = None
+    approval_us: int | None = None
+    affected: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +84,28 @@ class WindowMoved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked(Event):
+    """Claimed, and over a limit: a person decides first, within ``approval_us``."""
+
+    KIND = "intent.approval_asked"
+
+    cause: str
+    approval_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approved(Event):
-    """A person said yes: the window starts now, or when what it waits for has succeeded."""
+    """A person said yes: the window starts now, or when what it waits for has succeeded.
+
+    ``saw`` is the digest of what the yes is bound to: the arguments, and what they affect.
+    """
 
     KIND = "intent.approved"
+    SCHEMA = 2
 
     by: str
     becomes: ApprovedState
+    saw: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +132,16 @@ class Awoken(Event):
     KIND = "intent.awoken"
 
     becomes: AwokenState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed(Event):
+    """Not yet claimed, and put off: after a freeze, say, so that there is no burst."""
+
+    KIND = "intent.postponed"
+
+    cause: str
+    until_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +196,15 @@ class Succeeded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """Proved: nothing happened, and trying again unchanged would not help."""
+    """Proved: nothing happened, and trying again unchanged would not help.
+
+    With ``source`` policy it was never begun: a limit refused it.
+    """
 
     KIND = "intent.failed"
 
     attempt: int
-    source: Literal["handler", "find", "late", "person"]
+    source: Judge
     code: str
     error: str | None
     by: str | None = None
@@ -304,10 +340,12 @@ class Purged(Event):
 EVENTS: tuple[type[Event], ...] = (
     Recorded,
     WindowMoved,
+    ApprovalAsked,
     Approved,
     Denied,
     ApprovalExpired,
     Awoken,
+    Postponed,
     Due,
     Claimed,
     HandedBack,
@@ -333,8 +371,17 @@ _FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in EVE
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
-"""(kind, schema) -> the payload of the next schema. Filled when a payload first changes."""
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
+    ("intent.recorded", 1): lambda fields: {
+        **fields,
+        "on_behalf_of": None,
+        "approval_cause": None,
+        "approval_us": None,
+        "affected": None,
+    },
+    ("intent.approved", 1): lambda fields: {**fields, "saw": None},
+}
+"""(kind, schema) -> the payload of the next schema."""
 
 
 def encode(event: Event) -> str:

@@ -12,7 +12,7 @@ from takeback.model import event as events
 from takeback.model.errors import LedgerCorrupt
 from takeback.model.intent import MAY_BECOME, Fact, Intent, State, instant
 
-_KEEPS_STATE = (events.WindowMoved, events.AnsweredLate, events.Contradicted)
+_KEEPS_STATE = (events.WindowMoved, events.Postponed, events.AnsweredLate, events.Contradicted)
 
 
 def evolve(intent: Intent | None, fact: Fact) -> Intent:
@@ -51,6 +51,8 @@ def _require_step(before: Intent | None, after: Intent, event: events.Event) -> 
     state = before.state if before is not None else None
     if isinstance(event, events.WindowMoved):
         possible = state is State.HELD
+    elif isinstance(event, events.Postponed):
+        possible = state in (State.HELD, State.DUE)
     elif isinstance(event, _KEEPS_STATE):
         possible = True
     else:
@@ -111,7 +113,16 @@ def _recorded(fact: Fact, event: events.Recorded) -> Intent:
         restores=UUID(event.restores) if event.restores else None,
         repeat_of=event.repeat_of,
         head_hash=fact.hash,
+        on_behalf_of=event.on_behalf_of,
+        expires_at=_expires_at(state, fact.at, event.approval_us),
     )
+
+
+def _expires_at(state: State, at: datetime, approval_us: int | None) -> datetime | None:
+    """When a request for approval lapses; None where it never does, or nobody is asked."""
+    if state is not State.AWAITING_APPROVAL or approval_us is None:
+        return None
+    return at + timedelta(microseconds=approval_us)
 
 
 def _due_at(
@@ -124,10 +135,10 @@ def _due_at(
     return due_at if not_before is None else max(due_at, not_before)
 
 
-def _scheduled(intent: Intent, fact: Fact, becomes: str) -> Intent:
+def _scheduled(intent: Intent, fact: Fact, becomes: str, **changes: Any) -> Intent:
     state = State(becomes)
     due_at = _due_at(state, fact.at, intent.window, intent.not_before)
-    return _next(intent, fact, state=state, due_at=due_at)
+    return _next(intent, fact, state=state, due_at=due_at, **changes)
 
 
 _SLOTS = tuple(
@@ -186,14 +197,22 @@ def _advance(intent: Intent, fact: Fact) -> Intent:
 def _passed(intent: Intent, fact: Fact, event: events.Event) -> Intent:
     """Time went by, or somebody decided whether it may happen, or it was forgotten."""
     match event:
-        case events.WindowMoved(until_us=until_us):
+        case events.WindowMoved(until_us=until_us) | events.Postponed(until_us=until_us):
             return _next(intent, fact, due_at=instant(until_us))
-        case events.Approved(becomes=becomes) | events.Awoken(becomes=becomes):
+        case events.ApprovalAsked(approval_us=approval_us):
+            asked = State.AWAITING_APPROVAL
+            expires_at = _expires_at(asked, fact.at, approval_us)
+            return _next(
+                intent, fact, state=asked, due_at=None, lease_until=None, expires_at=expires_at
+            )
+        case events.Approved(by=by, becomes=becomes):
+            return _scheduled(intent, fact, becomes, expires_at=None, approved_by=by)
+        case events.Awoken(becomes=becomes):
             return _scheduled(intent, fact, becomes)
         case events.Denied():
-            return _next(intent, fact, state=State.DENIED, settled_at=fact.at)
+            return _next(intent, fact, state=State.DENIED, expires_at=None, settled_at=fact.at)
         case events.ApprovalExpired():
-            return _next(intent, fact, state=State.EXPIRED, settled_at=fact.at)
+            return _next(intent, fact, state=State.EXPIRED, expires_at=None, settled_at=fact.at)
         case events.Due():
             return _next(intent, fact, state=State.DUE)
         case events.Purged():
@@ -285,6 +304,7 @@ def _answered(
                 intent,
                 fact,
                 state=State.FAILED,
+                due_at=None if source == "policy" else intent.due_at,
                 attempts_unknown=() if about_all else _without(intent, attempt),
                 lease_until=None,
                 settled_at=fact.at,
@@ -332,6 +352,7 @@ def _taken_back(
                 fact,
                 state=State.CANCELLED,
                 due_at=None,
+                expires_at=None,
                 lease_until=None,
                 taken_back_by=by,
                 restored_via=via,

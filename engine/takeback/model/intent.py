@@ -69,7 +69,16 @@ MAY_BECOME: dict[State | None, frozenset[State]] = {
     State.WAITING: frozenset({State.HELD, State.DUE, State.CANCELLED}),
     State.HELD: frozenset({State.DUE, State.CANCELLED}),
     State.DUE: frozenset({State.CLAIMED, State.CANCELLED}),
-    State.CLAIMED: frozenset({State.EXECUTING, State.DUE, State.PARKED, State.CANCELLED}),
+    State.CLAIMED: frozenset(
+        {
+            State.EXECUTING,
+            State.DUE,
+            State.PARKED,
+            State.CANCELLED,
+            State.AWAITING_APPROVAL,
+            State.FAILED,
+        }
+    ),
     State.EXECUTING: frozenset({State.SUCCEEDED, State.FAILED, State.DUE, State.IN_DOUBT}),
     State.IN_DOUBT: frozenset(
         {
@@ -108,7 +117,8 @@ class Intent:
     on: parked or tried again in doubt, or contradicted. While there are any, the effect may be in
     the world, whatever the state. ``begin_before`` is when the provider forgets the key that makes
     a repeat safe. ``contradicted`` means that a late answer denies what was decided, and that no
-    person has decided since.
+    person has decided since. ``expires_at`` is when a request for approval lapses, None where no
+    person is asked or the request stands for ever; ``approved_by`` is who said yes.
     """
 
     tenant: str
@@ -142,6 +152,9 @@ class Intent:
     last_word: State | None = None
     contradicted: bool = False
     head_hash: bytes = b""
+    on_behalf_of: str | None = None
+    expires_at: datetime | None = None
+    approved_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
