@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from takeback.client.looking import Shown
 from takeback.client.owning import in_own_transaction
 from takeback.client.refusing import refuse
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import Catalog
+from takeback.declare import Catalog, Limit
 from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
@@ -43,6 +43,7 @@ from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model import errors
 from takeback.model.envelope import Envelope
+from takeback.model.policy import Policy
 from takeback.settings import Settings
 
 PRINCIPAL_UNKNOWN = "agent:unknown"
@@ -58,6 +59,11 @@ class Takeback:
     the app's own steps of ``takeback migrate``: each is called with the database URL and may be
     called again at any time.
 
+    ``policy`` is asked of every call that writes, and answers allow, ask or refuse; whatever else
+    it does means that a person decides. ``limits`` add up the calls of every tool. ``grants`` says
+    for an agent's principal whose intents it may take back beside those of its own principal and
+    run: other principals, or "*" for everybody's.
+
     A method that takes ``tx`` works inside the transaction of that Session, Connection or psycopg
     connection, and never commits it; with None it opens and commits one of its own. Its twin with
     an ``a`` before the name takes an AsyncSession or AsyncConnection.
@@ -72,11 +78,17 @@ class Takeback:
         handlers: ModuleType | object,
         settings: Settings | None = None,
         migrations: Sequence[Callable[[str], object]] = (),
+        policy: Policy | None = None,
+        limits: Sequence[Limit] = (),
+        grants: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self.catalog = catalog
         self.registry: Registry = build(catalog, handlers)
         self._settings = settings
         self._migrations = tuple(migrations)
+        self._policy = policy
+        self._limits = tuple(limits)
+        self._grants = {name: frozenset(whose) for name, whose in (grants or {}).items()}
         self._server: embedded.Server | None = None
 
     @cached_property
@@ -110,6 +122,9 @@ class Takeback:
             pause=time.sleep,
             monotonic=time.monotonic,
             key_secret=secret.encode() if secret else None,
+            policy=self._policy,
+            limits=self._limits,
+            grants=self._grants,
         )
 
     def call(

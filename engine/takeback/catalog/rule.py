@@ -214,9 +214,13 @@ def _approval(tool: Tool) -> Iterator[Problem]:
         return
     if approval.expires <= timedelta(0):
         yield "its approval expires at once", "give expires a positive length"
+    if approval.rows_over is not None and approval.rows_over < 0:
+        yield f"its approval's rows_over is {approval.rows_over}", "write 0 or more"
     if approval.argument is None:
         if approval.over is not None:
             yield "its approval has a bound and no argument", "add argument='...'"
+    elif approval.over is None:
+        yield "its approval looks at an argument and has no bound", "add over=..."
     elif approval.argument not in tool.arguments.model_fields:
         yield (
             f"its approval looks at {approval.argument!r}, which is no argument",
@@ -239,12 +243,22 @@ def _limits(tool: Tool) -> Iterator[Problem]:
 
 
 def _former(tool: Tool) -> Iterator[Problem]:
-    """What was called under them would be done again, without a word."""
-    if tool.recipe.former:
-        yield (
-            "its former recipes are not looked up by this release",
-            "keep the fields and the version of its key as they were recorded",
-        )
+    """What was called under an earlier recipe is found by it, so it has to be one that can be."""
+    recipes = [tool.recipe, *tool.recipe.former]
+    versions = [recipe.version for recipe in recipes]
+    for number, recipe in enumerate(tool.recipe.former):
+        if recipe.version in versions[: number + 1]:
+            yield (
+                f"two recipes of its key have version {recipe.version}",
+                "give the key of today the next version, and keep the former one's",
+            )
+        if recipe.former:
+            yield (
+                f"its former recipe of version {recipe.version} has former ones of its own",
+                "write them all into the former=(...) of the key of today",
+            )
+        for wrong, fix in _recipe(tool, recipe):
+            yield f"in its former recipe of version {recipe.version} {wrong}", fix
 
 
 def _affects(tool: Tool) -> Iterator[Problem]:

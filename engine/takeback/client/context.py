@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from takeback.catalog.registry import Registry
+from takeback.client.course import Course
+from takeback.declare import Limit
 from takeback.ledger.database import Database
+from takeback.model.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +18,9 @@ class Context:
 
     ``entropy`` answers with that many random bytes, ``pause`` waits for that many seconds and
     ``monotonic`` says how many have gone by: handed in, so that one seed replays a run.
-    ``key_secret`` turns keys into HMACs.
+    ``key_secret`` turns keys into HMACs. ``policy`` is asked of every call that writes, ``limits``
+    count the calls of every tool, and ``grants`` says whose intents an agent may take back beside
+    its own. ``course`` is that of the one request which the context was copied for.
     """
 
     registry: Registry
@@ -25,3 +30,7 @@ class Context:
     pause: Callable[[float], None]
     monotonic: Callable[[], float]
     key_secret: bytes | None = None
+    policy: Policy | None = None
+    limits: tuple[Limit, ...] = ()
+    grants: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    course: Course | None = None

@@ -9,7 +9,8 @@ from typing import Any
 
 from takeback.catalog.registry import RESERVED_PROPERTIES, Bound
 from takeback.client.context import Context
-from takeback.declare import Approval, Local, Read, Remote, Tool
+from takeback.client.permission import Asked, Forbidden, permission
+from takeback.declare import Key, Local, Read, Remote, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.model import command as commands
 from takeback.model import errors
@@ -17,7 +18,8 @@ from takeback.model.arguments import Arguments, validate
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
-from takeback.model.key import canonical_bytes, derive_key
+from takeback.model.key import IdempotencyKey, canonical_bytes, derive_key
+from takeback.model.policy import Proposal
 from takeback.model.ref import ENTROPY_BYTES, make_ref, normalise
 from takeback.model.violation import Repair, Violation, shown
 
@@ -30,7 +32,11 @@ LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call on its way: ``event`` is what will be recorded, ``body`` its stored arguments."""
+    """One call on its way: ``event`` is what will be recorded, ``body`` its stored arguments.
+
+    ``former_keys`` are the keys that earlier recipes of the row give it, ``asked`` whom to ask
+    first, ``affected`` a salt and the body of what it was foreseen to affect.
+    """
 
     bound: Bound
     arguments: Arguments
@@ -39,6 +45,17 @@ class Request:
     salt: bytes
     trace_id: str
     repeat_of: str | None
+    expect: str | None = None
+    former_keys: tuple[str, ...] = ()
+    asked: Asked | Forbidden | None = None
+    affected: tuple[bytes, str] | None = None
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether more has to be known than the call says, before it is recorded."""
+        tool = self.bound.tool
+        counts_rows = tool.approval is not None and tool.approval.rows_over is not None
+        return bool(self.expect or self.asked or counts_rows or tool.limits)
 
 
 def prepare(
@@ -52,11 +69,12 @@ def prepare(
     expect: str | None,
     not_before: datetime | None,
     trace_id: str,
+    on_behalf_of: str | None = None,
 ) -> Request:
     """Checks a call and derives its key.
 
-    Raises UnknownTool, InvalidArguments with every violation, PreviewStale, or NoSuchRef for a
-    ``repeat_of`` that is nothing like a ref.
+    Raises UnknownTool, InvalidArguments with every violation, or NoSuchRef for a ``repeat_of`` that
+    is nothing like a ref.
     """
     bound = context.registry.tool(str(tool))
     own, reserved = _split(bound.tool, received)
@@ -64,28 +82,35 @@ def prepare(
     arguments = _validated(bound.tool, own, violations)
     repeat_of = _reserved("repeat_of", repeat_of, reserved, violations)
     expect = _reserved("expect", expect, reserved, violations)
-    violations += identifier_violations(run=run, principal=principal)
+    violations += identifier_violations(run=run, principal=principal, on_behalf_of=on_behalf_of)
     violations += _scope_violations(bound.tool, run)
     violations += _waiting_violations(bound.tool, not_before)
     if violations or arguments is None:
         raise errors.InvalidArguments(violations)
-    if expect is not None:
-        raise errors.PreviewStale(
-            "no preview has issued this value of 'expect'; leave it out, or take one from a preview"
-        )
     if repeat_of is not None:
         if not repeat_of.isascii():
             raise errors.NoSuchRef(repeat_of)
         repeat_of = normalise(repeat_of)
     body = canonical_bytes(arguments.canonical).decode()
     salt = context.entropy(SALT_BYTES)
+    proposal = Proposal(
+        tool=bound.name,
+        tier=bound.tool.tier,
+        arguments=arguments.canonical,
+        run=run,
+        principal=principal,
+        on_behalf_of=on_behalf_of,
+        repeat_of=repeat_of,
+    )
+    writes = not isinstance(bound.effect, Read)
+    wanted = permission(context, bound.tool, proposal) if writes else None
+    keys = _keys(context, bound.tool, proposal)
     command = _command(
         context,
         bound.tool,
-        arguments,
-        run=run,
-        principal=principal,
-        repeat_of=repeat_of,
+        proposal,
+        key=keys[0],
+        asked=wanted,
         not_before=not_before,
         digest=body_digest(salt, body),
     )
@@ -97,23 +122,30 @@ def prepare(
         salt=salt,
         trace_id=trace_id,
         repeat_of=repeat_of,
+        expect=expect,
+        former_keys=keys[1:],
+        asked=wanted,
     )
 
 
-def identifier_violations(*, run: Any, principal: Any) -> list[Violation]:
-    """What is wrong with these two: they stand in the log for ever, so short, and on one line.
+def identifier_violations(*, run: Any, principal: Any, on_behalf_of: Any = None) -> list[Violation]:
+    """What is wrong with these: they stand in the log for ever, so short, and on one line.
 
     What a principal may do hangs on its prefix, so one that is neither of the two is a mistake.
     """
     violations = [
         _violation(name, value, "malformed", f"must be 1 to {RUN_LENGTH_MAX} {_PRINTABLE}")
-        for name, value in (("run", run), ("principal", principal))
-        if not (_is_identifier(value) or (name == "run" and value is None))
+        for name, value in (("run", run), ("principal", principal), ("on_behalf_of", on_behalf_of))
+        if not (_is_identifier(value) or (name != "principal" and value is None))
     ]
-    if not violations and ":" in principal and not principal.startswith(("agent:", "user:")):
-        said = "must be agent:NAME for an agent, user:NAME or a plain name for a person"
-        violations.append(_violation("principal", principal, "malformed", said))
-    return violations
+    if violations:
+        return violations
+    said = "must be agent:NAME for an agent, user:NAME or a plain name for a person"
+    return [
+        _violation(name, value, "malformed", said)
+        for name, value in (("principal", principal), ("on_behalf_of", on_behalf_of))
+        if value is not None and ":" in value and not value.startswith(("agent:", "user:"))
+    ]
 
 
 _PRINTABLE = "printable characters without white space"
@@ -189,46 +221,57 @@ def _violation(field: str, received: Any, code: str, message: str) -> Violation:
     )
 
 
+def _keys(context: Context, tool: Tool, proposal: Proposal) -> tuple[IdempotencyKey, ...]:
+    """The key of the call, then those that earlier recipes of the row give it, each once."""
+    recipes = [tool.recipe, *tool.recipe.former]
+    keys = [
+        derive_key(
+            tenant=context.tenant,
+            tool=tool.name,
+            recipe=recipe,
+            arguments=proposal.arguments,
+            run=proposal.run,
+            repeat_of=proposal.repeat_of,
+            secret=context.key_secret,
+        )
+        for recipe in recipes
+        if proposal.run is not None or not _is_former_of_runs(tool, recipe)
+    ]
+    return tuple(dict.fromkeys(keys))
+
+
+def _is_former_of_runs(tool: Tool, recipe: Key) -> bool:
+    """Without a run there can be nothing that a recipe of runs has recorded."""
+    return recipe is not tool.recipe and recipe.scope.kind is ScopeKind.RUN
+
+
 def _command(
     context: Context,
     tool: Tool,
-    arguments: Arguments,
+    proposal: Proposal,
     *,
-    run: str | None,
-    principal: str,
-    repeat_of: str | None,
+    key: IdempotencyKey,
+    asked: Asked | Forbidden | None,
     not_before: datetime | None,
     digest: str,
 ) -> commands.Record:
     effect = tool.effect
+    person = asked if isinstance(asked, Asked) else None
     return commands.Record(
         ref=make_ref(tool.name, context.entropy(ENTROPY_BYTES)),
         tool=tool.name,
         tool_version=tool.version,
         effect="local" if isinstance(effect, Local) else "remote",
-        key=derive_key(
-            tenant=context.tenant,
-            tool=tool.name,
-            recipe=tool.recipe,
-            arguments=arguments.canonical,
-            run=run,
-            repeat_of=repeat_of,
-            secret=context.key_secret,
-        ),
+        key=key,
         generation=0,
-        run=run,
-        principal=principal,
+        run=proposal.run,
+        principal=proposal.principal,
         arguments=digest,
         window=effect.window if isinstance(effect, Remote) else timedelta(0),
         not_before=not_before.astimezone(UTC) if not_before is not None else None,
-        needs_approval=_needs_approval(tool.approval, arguments.canonical),
-        repeat_of=repeat_of,
+        needs_approval=person is not None,
+        repeat_of=proposal.repeat_of,
+        on_behalf_of=proposal.on_behalf_of,
+        approval_cause=person.cause if person is not None else "row",
+        approval_for=person.stays_open if person is not None else None,
     )
-
-
-def _needs_approval(approval: Approval | None, arguments: Mapping[str, Any]) -> bool:
-    if approval is None:
-        return False
-    if approval.argument is None or approval.over is None:
-        return True
-    return bool(arguments[approval.argument] > approval.over)

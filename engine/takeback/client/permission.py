@@ -1,0 +1,71 @@
+"""Whether a call may be made without a person, as far as the call itself tells.
+
+What hangs on rows or on sums is looked at later, in the transaction: see ``client.calling``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from takeback.client.context import Context
+from takeback.client.face import Broke, try_face
+from takeback.declare import Approval, Tool
+from takeback.log import logger
+from takeback.model.command import ApprovalCause
+from takeback.model.policy import Proposal, Verdict, verdict_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A person decides first: why, and how long they have."""
+
+    cause: ApprovalCause
+    stays_open: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """The app's policy says no: to a new call, never to the repeat of one that was made."""
+
+
+def permission(context: Context, tool: Tool, proposal: Proposal) -> Asked | Forbidden | None:
+    """What has to be known before ``proposal`` is carried out; None when nothing has to be."""
+    approval = tool.approval
+    if approval is not None and approval.repeats and proposal.repeat_of is not None:
+        return asked(tool, "repeat")
+    if approval is not None and _wants_person(approval, proposal.arguments):
+        return asked(tool, "row")
+    match _verdict(context, proposal):
+        case Verdict.REFUSE:
+            return Forbidden()
+        case Verdict.ASK:
+            return asked(tool, "policy")
+        case _:
+            return None
+
+
+def asked(tool: Tool, cause: ApprovalCause) -> Asked:
+    """The request for a decision about a call of ``tool``."""
+    return Asked(cause=cause, stays_open=(tool.approval or Approval()).expires)
+
+
+def _wants_person(approval: Approval, arguments: Mapping[str, Any]) -> bool:
+    if approval.is_of_every_call:
+        return True
+    if approval.argument is None or approval.over is None:
+        return False
+    return bool(arguments[approval.argument] > approval.over)
+
+
+def _verdict(context: Context, proposal: Proposal) -> Verdict:
+    """A policy is other people's code: what it breaks with is no permission."""
+    if context.policy is None:
+        return Verdict.ALLOW
+    answer = try_face(context.policy, proposal)
+    if isinstance(answer, Broke):
+        logger.error("policy_broke", tool=proposal.tool, exc_info=answer.problem)
+        return Verdict.ASK
+    return verdict_of(answer)
