@@ -8,14 +8,19 @@ from typing import Any
 
 from takeback.client.calling import BUSY_PAUSES, begun, call_in
 from takeback.client.context import Context
-from takeback.client.owning import in_own_transaction
+from takeback.client.course import Course
+from takeback.client.faulting import as_it_is, guarded
+from takeback.client.owning import in_transaction
 from takeback.client.refusing import refuse, refuse_arguments
 from takeback.client.request import Request, prepare
+from takeback.client.restore_tool import RESTORE
+from takeback.client.restoring import Wish, answer_wish, ref_of, wish_for
 from takeback.declare import Remote
 from takeback.ledger.batch import Recordable, record_many
-from takeback.ledger.transaction import Tx, adopt
+from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.envelope import Envelope, answer
+from takeback.model.violation import Violation, shown
 
 BATCH_MAX = 1000
 """Calls a statement: more gains nothing and makes the statement's text large."""
@@ -41,18 +46,20 @@ def call_many(
     Raises RetryTransaction when the caller's transaction is lost.
     """
     checked = [_checked(context, call, run=run, principal=principal) for call in calls]
+    return guarded(
+        context,
+        Course(tool=None, run=run, principal=principal),
+        lambda inside: _call_many(inside, given, checked),
+        lambda broken: [one if isinstance(one, Envelope) else broken for one in checked],
+    )
 
-    def work(tx: Tx) -> list[Envelope]:
-        return _answers(context, tx, checked)
 
+def _call_many(
+    context: Context, given: object, checked: Sequence[Request | Wish | Envelope]
+) -> list[Envelope]:
     try:
-        return in_own_transaction(context, work) if given is None else work(adopt(given))
-    except (
-        errors.CallerError,
-        errors.Conflict,
-        errors.DatabaseUnavailable,
-        errors.InProgress,
-    ) as problem:
+        return in_transaction(context, given, lambda tx: _answers(context, tx, checked))
+    except errors.TakebackError as problem:
         return [
             one if isinstance(one, Envelope) else refuse(problem, one.trace_id) for one in checked
         ]
@@ -60,9 +67,32 @@ def call_many(
 
 def _checked(
     context: Context, call: Call, *, run: str | None, principal: str
-) -> Request | Envelope:
+) -> Request | Wish | Envelope:
     trace_id = context.entropy(8).hex()
+    given: Any = call
+    if not isinstance(given, Call):
+        message = "must be a takeback.Call"
+        wrong = Violation(
+            field="calls", code="wrong_type", message=message, received=shown(type(given).__name__)
+        )
+        return refuse_arguments("call_many", None, (wrong,), trace_id)
+    return guarded(
+        context,
+        Course(tool=call.tool, run=run, principal=principal),
+        lambda inside: _prepared(inside, call, trace_id, run=run, principal=principal),
+        as_it_is,
+    )
+
+
+def _prepared(
+    context: Context, call: Call, trace_id: str, *, run: str | None, principal: str
+) -> Request | Wish | Envelope:
     try:
+        if call.tool == RESTORE.name:
+            ref = ref_of(call.arguments, {"repeat_of": call.repeat_of})
+            return wish_for(
+                context, ref, run=run, principal=principal, force=False, trace_id=trace_id
+            )
         return prepare(
             context,
             call.tool,
@@ -76,11 +106,11 @@ def _checked(
         )
     except errors.InvalidArguments as problem:
         return refuse_arguments(call.tool, call.arguments, problem.violations, trace_id)
-    except (errors.CallerError, errors.Conflict) as problem:
+    except errors.TakebackError as problem:
         return refuse(problem, trace_id)
 
 
-def _answers(context: Context, tx: Tx, checked: Sequence[Request | Envelope]) -> list[Envelope]:
+def _answers(context: Context, tx: Tx, checked: Sequence[Request | Wish | Envelope]) -> list[Envelope]:
     answers = _recorded(context, tx, checked)
     pauses = iter(BUSY_PAUSES)
     for place, one in enumerate(checked):
@@ -91,7 +121,7 @@ def _answers(context: Context, tx: Tx, checked: Sequence[Request | Envelope]) ->
 
 
 def _recorded(
-    context: Context, tx: Tx, checked: Sequence[Request | Envelope]
+    context: Context, tx: Tx, checked: Sequence[Request | Wish | Envelope]
 ) -> dict[int, Envelope]:
     """Answers for the calls that could be recorded together: remote ones, the first of each key."""
     first: dict[str, tuple[int, Request]] = {}
@@ -113,7 +143,7 @@ def _recorded(
             place, request = batch[ordinal]
             intent = begun(context.tenant, request.event, mint)
             bodies = {"arguments": request.arguments.canonical}
-            answers[place] = answer(intent, request.bound.tool, bodies, trace_id=request.trace_id)
+            answers[place] = answer(intent, request.bound.tool, bodies)
     return answers
 
 
@@ -133,11 +163,17 @@ def _statements(
         yield batch
 
 
-def _single(context: Context, tx: Tx, request: Request, pauses: Iterator[float]) -> Envelope:
+def _single(
+    context: Context, tx: Tx, one: Request | Wish, pauses: Iterator[float]
+) -> Envelope:
+    if isinstance(one, Wish):
+        return answer_wish(context, tx, one)
     try:
-        return call_in(context, tx, request, pauses=pauses)
+        return call_in(context, tx, one, pauses=pauses)
     except errors.InvalidArguments as problem:
-        received = request.arguments.canonical
-        return refuse_arguments(request.bound.name, received, problem.violations, request.trace_id)
-    except (errors.CallerError, errors.Conflict, errors.InProgress) as problem:
-        return refuse(problem, request.trace_id)
+        received = one.arguments.canonical
+        return refuse_arguments(one.bound.name, received, problem.violations, one.trace_id)
+    except errors.DatabaseUnavailable:
+        raise
+    except errors.TakebackError as problem:
+        return refuse(problem, one.trace_id)

@@ -35,9 +35,10 @@ from takeback.ledger import reading
 from takeback.ledger.recording import Minted, Recording, record
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
-from takeback.model.envelope import Envelope, answer, found
+from takeback.model.envelope import Envelope, answer
 from takeback.model.event import Recorded
 from takeback.model.evolve import evolve
+from takeback.model.finding import found
 from takeback.model.handler import Face, Found
 from takeback.model.intent import Fact, Intent, State
 from takeback.model.ref import ENTROPY_BYTES, make_ref
@@ -118,12 +119,7 @@ def _call(
         )
     except errors.InvalidArguments as problem:
         return refuse_arguments(tool, arguments, problem.violations, trace_id)
-    except (
-        errors.CallerError,
-        errors.Conflict,
-        errors.DatabaseUnavailable,
-        errors.InProgress,
-    ) as problem:
+    except errors.TakebackError as problem:
         return refuse(problem, trace_id)
 
 
@@ -169,7 +165,7 @@ def _look(context: Context, tx: Tx, request: Request) -> Envelope:
             done = local.run_face(
                 tx, bound.name, partial(_matches, bound.handler.perform), request.arguments.model
             )
-            return found(done.result, request.trace_id)
+            return found(done.result, request.trace_id, tool=bound.name)
     except errors.HandlerError as problem:
         return refuse_read(context, bound.tool, problem, request.trace_id)
 
@@ -246,7 +242,7 @@ def _carry_on(
         intent, bodies["error"] = local.remember_refusal(context, tx, intent, rejected)
     elif intent.state is State.RECORDED:
         intent, bodies = local.perform(context, tx, request, intent)
-    return answer(intent, request.bound.tool, bodies, trace_id=request.trace_id)
+    return answer(intent, request.bound.tool, bodies)
 
 
 def begun(tenant: str, event: Recorded, minted: Minted) -> Intent:

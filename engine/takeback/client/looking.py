@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from takeback.client.context import Context
+from takeback.client.course import Course
+from takeback.client.faulting import as_it_is, guarded
+from takeback.client.owning import in_transaction
+from takeback.client.refusing import refuse
 from takeback.client.restore_tool import RESTORE
 from takeback.declare import Tool, Wording
-from takeback.ledger import reading
+from takeback.ledger import faults, reading
 from takeback.ledger.barrier import Page, read_log
+from takeback.ledger.faults import Fault
 from takeback.ledger.reading import Entry, Stored
 from takeback.ledger.transaction import Tx
-from takeback.model.envelope import Envelope, answer, iso
-from takeback.model.errors import NoSuchRef, UnknownTool
+from takeback.model.envelope import Envelope, answer
+from takeback.model.errors import NoSuchRef, TakebackError, UnknownTool
+from takeback.model.moment import iso
 from takeback.model.ref import is_wellformed, nearest, normalise
 
 NEAREST_LOOKED_AT = 200
@@ -70,18 +77,59 @@ def row_of(context: Context, entry: Entry) -> Tool:
         )
 
 
+def ask_status(context: Context, given: object, ref: str) -> Envelope:
+    """What became of a ref, refusals and faults included. Raises RetryTransaction."""
+    return guarded(
+        context,
+        Course(tool="status"),
+        lambda inside: _status_for(inside, given, ref),
+        as_it_is,
+    )
+
+
+def _status_for(context: Context, given: object, ref: str) -> Envelope:
+    trace_id = context.entropy(8).hex()
+    try:
+        return in_transaction(context, given, lambda tx: status(context, tx, ref, trace_id))
+    except TakebackError as problem:
+        return refuse(problem, trace_id)
+
+
 def status(context: Context, tx: Tx, ref: str, trace_id: str) -> Envelope:
     """The lean answer about one intent as it is now."""
     entry = find(context, tx, ref)
-    return answer(entry.intent, row_of(context, entry), entry.bodies, trace_id=trace_id)
+    return answer(entry.intent, row_of(context, entry), entry.bodies)
 
 
 def show(context: Context, tx: Tx, ref: str, trace_id: str) -> Shown:
     """One intent with its timeline."""
     entry = find(context, tx, ref)
-    envelope = answer(entry.intent, row_of(context, entry), entry.bodies, trace_id=trace_id)
+    envelope = answer(entry.intent, row_of(context, entry), entry.bodies)
     events = reading.history(tx, context.tenant, entry.intent.id)
     return Shown(envelope=envelope, entry=entry, events=events)
+
+
+def find_fault(context: Context, tx: Tx, trace_id: str) -> Fault:
+    """What broke under ``trace_id``; raises NoSuchRef when nothing of it is kept."""
+    asked = str(trace_id)
+    fault = None
+    if is_trace_id(asked):
+        fault = faults.read_fault(tx, context.tenant, asked.strip().lower())
+    if fault is None:
+        raise NoSuchRef(asked)
+    return fault
+
+
+def is_trace_id(text: str) -> bool:
+    """Whether it looks like the trace id of an answer, and so like no ref.
+
+    >>> is_trace_id("5d2d3aa4dd82c1b8"), is_trace_id("update_ticket-7F3K9QDM")
+    (True, False)
+    """
+    return _TRACE_ID.fullmatch(text.strip()) is not None
+
+
+_TRACE_ID = re.compile(r"[0-9a-fA-F]{16}")
 
 
 def list_intents(
@@ -109,7 +157,7 @@ def list_intents(
 
 def _line(context: Context, entry: Entry) -> dict[str, Any]:
     intent = entry.intent
-    lean = answer(intent, row_of(context, entry), entry.bodies, trace_id="")
+    lean = answer(intent, row_of(context, entry), entry.bodies)
     return {
         "ref": intent.ref,
         "tool": intent.tool,

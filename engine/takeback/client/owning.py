@@ -12,14 +12,17 @@ from typing import TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from takeback.client.context import Context
-from takeback.ledger.transaction import Tx
+from takeback.ledger.transaction import Tx, adopt
+from takeback.model.code import Effect
 from takeback.model.errors import (
     CommitRefused,
     CommitUnknown,
     DatabaseUnavailable,
+    HandlerError,
     InProgress,
     LedgerClosed,
     RetryTransaction,
+    TransactionAborted,
     Unavailable,
 )
 
@@ -30,6 +33,30 @@ AWAY_SECONDS_MAX = 3.0
 """A database may take longer than that to say that it is not there: then it is asked once more."""
 
 Answer = TypeVar("Answer")
+
+
+def in_transaction(context: Context, given: object, work: Callable[[Tx], Answer]) -> Answer:
+    """What ``work`` answers inside the transaction ``given``, or in one of our own when it is None.
+
+    Raises TransactionAborted when the caller's can only be rolled back by then: no answer may let
+    them commit it. Else as ``adopt`` and ``in_own_transaction`` do.
+    """
+    if given is None:
+        return in_own_transaction(context, work)
+    tx = adopt(given)
+    if context.course is not None:
+        context.course.tx = tx
+    try:
+        answer = work(tx)
+    except (HandlerError, RetryTransaction):
+        raise
+    except Exception as problem:
+        if tx.is_aborted:
+            raise TransactionAborted from problem
+        raise
+    if tx.is_aborted:
+        raise TransactionAborted
+    return answer
 
 
 def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer:
@@ -43,10 +70,13 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
     lost: Unavailable = InProgress("others work on the same rows; call again")
     for tried, pause in enumerate((*LOST_PAUSES, None)):
         worked = False
+        _note(context, "unknown" if unknown else "none")
         try:
             with context.database.transaction() as tx:
                 answer = work(tx)
                 worked = True
+                _note(context, "unknown" if tx.wrote else "none")
+            _note(context, "committed" if tx.wrote else "none")
             return answer
         except LedgerClosed:
             raise
@@ -66,12 +96,18 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
         except DBAPIError as problem:
             if not worked:
                 raise
+            _note(context, "none")
             raise CommitRefused from problem
         if pause is not None:
             context.pause(pause)
     if unknown:
         raise _unknown() from lost
     raise lost
+
+
+def _note(context: Context, effect: Effect) -> None:
+    if context.course is not None:
+        context.course.own_effect = effect
 
 
 def _unknown() -> CommitUnknown:

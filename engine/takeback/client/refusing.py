@@ -1,86 +1,103 @@
 """From our exceptions to the envelope of a refusal: one allow-list.
 
-Nothing of an exception's own text is told unless its template is ours.
+Nothing of an exception's own text is told unless its template is ours. What a code means, and what
+a caller may rely on, is in ``model.code`` alone.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
 from takeback.client.body import refusal_body, words
-from takeback.declare import Tool
+from takeback.client.context import Context
+from takeback.client.faulting import note_breakage, refuse_internal
+from takeback.declare import OMIT, Read, Tool
 from takeback.log import logger
 from takeback.model import errors
 from takeback.model.arguments import Difference, next_call
 from takeback.model.envelope import Envelope, refusal
+from takeback.model.finding import found
+from takeback.model.handler import Found
 from takeback.model.intent import Intent
 from takeback.model.violation import Repair, Violation, shown
 
-_SAID: Mapping[type[errors.TakebackError], tuple[str, str, bool]] = {
-    errors.UnknownTool: ("unknown_tool", "invalid_request", False),
-    errors.NoSuchRef: ("no_such_ref", "invalid_request", False),
-    errors.NoTransaction: ("no_transaction", "invalid_request", True),
-    errors.PersonRequired: ("no_access", "terminal", False),
-    errors.NotRestorable: ("not_restorable", "terminal", False),
-    errors.RestoreExpired: ("restore_expired", "terminal", False),
-    errors.TooLate: ("too_late", "terminal", False),
-    errors.RestoreConflict: ("restore_conflict", "terminal", False),
-    errors.CommitRefused: ("internal_error", "terminal", False),
-    errors.PreviewStale: ("preview_stale", "invalid_request", False),
-    errors.InProgress: ("in_progress", "transient", True),
-    errors.DatabaseUnavailable: ("database_unavailable", "transient", True),
-    errors.EmbeddedUnavailable: ("database_unavailable", "transient", True),
-    errors.CommitUnknown: ("database_unavailable", "transient", True),
-    errors.LedgerClosed: ("database_unavailable", "transient", True),
-}
-"""code, class, and whether the same call, word for word, can succeed later. Anything else is no
-refusal but a fault.
-"""
-
-RETRY_AFTER_SECONDS = 1
+TOLD: frozenset[type[errors.TakebackError]] = frozenset(
+    {
+        errors.UnknownTool,
+        errors.NoSuchRef,
+        errors.NoTransaction,
+        errors.PersonRequired,
+        errors.NotGranted,
+        errors.PolicyForbids,
+        errors.StillWaiting,
+        errors.LimitExceeded,
+        errors.Frozen,
+        errors.NotRestorable,
+        errors.RestoreExpired,
+        errors.TooLate,
+        errors.RestoreConflict,
+        errors.PreviewStale,
+        errors.ApprovalMismatch,
+        errors.InProgress,
+        errors.DatabaseUnavailable,
+        errors.EmbeddedUnavailable,
+        errors.CommitUnknown,
+        errors.LedgerClosed,
+    }
+)
+"""What may be told under its own code and in its own words. Anything else is a fault."""
 
 PERMITTED_MAX = 10
 """Of a large set only the nearest are told, and how many there are."""
 
+RETRY_AFTER_SECONDS_MAX = 86_400.0
+"""A handler's word on waiting is passed on up to a day."""
+
 
 def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelope:
     """The refusal for one of our exceptions; raises it again when it is not one to be told."""
-    said = _SAID.get(type(problem))
-    if said is None:
+    if type(problem) not in TOLD:
         raise problem
-    code, class_, can_succeed = said
-    if isinstance(problem, errors.DatabaseUnavailable | errors.CommitRefused):
-        logger.warning("refused", code=code, trace_id=trace_id, exc_info=problem)
+    if isinstance(problem, errors.DatabaseUnavailable):
+        logger.warning("refused", code=problem.code, trace_id=trace_id, exc_info=problem)
     details: dict[str, Any] = {}
-    if class_ == "transient":
-        details["retry_after_s"] = RETRY_AFTER_SECONDS
     if isinstance(problem, errors.NoSuchRef | errors.UnknownTool):
         details["alternatives"] = list(problem.nearest)
-    if isinstance(problem, errors.RestoreConflict):
-        details["violations"] = [_drifted(one) for one in problem.differences]
+    if isinstance(problem, errors.LimitExceeded):
+        details["alternatives"] = [dict(one) for one in problem.left]
+    if isinstance(
+        problem, errors.RestoreConflict | errors.PreviewStale | errors.ApprovalMismatch
+    ):
+        details["violations"] = [_drifted(problem.code, one) for one in problem.differences]
     return refusal(
-        code,
-        class_,
+        problem.code,
         words(problem),
         trace_id=trace_id,
         status="in_progress" if isinstance(problem, errors.InProgress) else "refused",
         effect="unknown" if isinstance(problem, errors.CommitUnknown) else "none",
-        repeat_can_succeed=can_succeed,
         extra=extra,
         **details,
     )
 
 
-def _drifted(difference: Any) -> dict[str, Any]:
-    """One thing that somebody else has changed, as a handler's drift has put it."""
+_CHANGED = {
+    "restore_conflict": "was changed since by somebody else",
+    "preview_stale": "is not as it was previewed",
+    "approval_mismatch": "is not what was approved",
+}
+
+
+def _drifted(code: str, difference: Any) -> dict[str, Any]:
+    """One thing that has changed, as a handler's drift, or whoever compared, has put it."""
     told = dict(difference) if isinstance(difference, Mapping) else {"field": difference}
     document = {
         "field": words(told.pop("field", "")),
-        "code": "restore_conflict",
-        "message": "was changed since by somebody else",
+        "code": code,
+        "message": _CHANGED[code],
         "repair": Repair.ASK_USER.value,
     }
     known = (str, int, float, bool, NoneType, list, dict)
@@ -98,10 +115,8 @@ def refuse_arguments(
     unknown = all(v.code == "unknown_argument" for v in violations)
     return refusal(
         "unknown_argument" if unknown else "invalid_argument",
-        "invalid_request",
         f"{len(violations)} problem{'s' if len(violations) > 1 else ''} with: {fields}",
         trace_id=trace_id,
-        repeat_can_succeed=False,
         violations=[v.to_json() for v in violations],
         next_call=next_call(tool, received, violations) if isinstance(received, Mapping) else None,
     )
@@ -114,11 +129,9 @@ def refuse_conflict(
     fields = ", ".join(d.field for d in differs)
     return refusal(
         "key_conflict",
-        "invalid_request",
         f"{first.ref} is the same {tool.name} with another {fields}. If this is a repeat of it, "
         f"send the first values; to do it once more on purpose, add repeat_of.",
         trace_id=trace_id,
-        repeat_can_succeed=False,
         extra={"ref": first.ref, "again": {"repeat_of": first.ref}},
         violations=[
             {
@@ -134,7 +147,9 @@ def refuse_conflict(
     )
 
 
-def refuse_handler(tool: str, problem: errors.HandlerError, trace_id: str) -> Envelope:
+def refuse_handler(
+    context: Context, tool: str, problem: errors.HandlerError, trace_id: str
+) -> Envelope:
     """The refusal for what a handler raised; its changes are undone and nothing is recorded."""
     match problem:
         case errors.InvalidReference():
@@ -143,23 +158,32 @@ def refuse_handler(tool: str, problem: errors.HandlerError, trace_id: str) -> En
             return _refuse_for_now(tool, problem, trace_id)
         case errors.Rejected():
             return _refuse_for_good(problem, trace_id)
+        case errors.NoAccess():
+            return refusal(problem.code, words(problem.message), trace_id=trace_id)
         case _:
-            return refuse_broken(tool, problem, trace_id)
+            return _refuse_broken(context, tool, problem, trace_id)
 
 
-def refuse_read(tool: str, problem: errors.HandlerError, trace_id: str) -> Envelope:
-    """A read failed: down is never the same as empty."""
-    if isinstance(problem, errors.InvalidReference | errors.Rejected):
-        return refuse_handler(tool, problem, trace_id)
-    logger.error("read_broke", tool=tool, trace_id=trace_id, exc_info=problem.__cause__ or problem)
+def refuse_read(
+    context: Context, row: Tool, problem: errors.HandlerError, trace_id: str
+) -> Envelope:
+    """A read failed: down is never the same as empty, and what is left out is not mentioned."""
+    match problem:
+        case errors.NoAccess() if isinstance(row.effect, Read) and row.effect.on_forbidden is OMIT:
+            return found(Found(matches=()), trace_id)
+        case errors.InvalidReference() | errors.Rejected() | errors.NoAccess():
+            return refuse_handler(context, row.name, problem, trace_id)
+        case errors.NotDispatched():
+            logger.warning("read_not_made", tool=row.name, trace_id=trace_id, exc_info=problem)
+        case _:
+            cause = problem.__cause__ or problem
+            note_breakage(context, trace_id, cause, event="read_broke", tool=row.name)
     return refusal(
         "provider_unavailable",
-        "transient",
         "the search can't be made at this moment; that says nothing about what there is",
         trace_id=trace_id,
         status="unavailable",
-        repeat_can_succeed=True,
-        retry_after_s=RETRY_AFTER_SECONDS,
+        retry_after_s=_wait(problem),
     )
 
 
@@ -180,35 +204,31 @@ def _refuse_reference(tool: str, problem: errors.InvalidReference, trace_id: str
 def _refuse_for_now(tool: str, problem: errors.NotDispatched, trace_id: str) -> Envelope:
     logger.warning("not_dispatched", tool=tool, trace_id=trace_id, exc_info=problem)
     return refusal(
-        "provider_unavailable",
-        "transient",
+        errors.NotDispatched.code,
         "the tool can't do it at this moment and has changed nothing; call again later",
         trace_id=trace_id,
-        repeat_can_succeed=True,
-        retry_after_s=problem.retry_after_s or RETRY_AFTER_SECONDS,
+        retry_after_s=_wait(problem),
     )
+
+
+def _wait(problem: errors.HandlerError) -> float | None:
+    """What a handler says of waiting, where that is a number of seconds that one can wait."""
+    asked: Any = problem.retry_after_s if isinstance(problem, errors.NotDispatched) else None
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or math.isnan(asked):
+        return None
+    return min(asked, RETRY_AFTER_SECONDS_MAX) if asked > 0 else None
 
 
 def _refuse_for_good(problem: errors.Rejected, trace_id: str) -> Envelope:
-    error = json.loads(refusal_body(problem.code, problem.message, problem.alternatives))
-    return refusal(
-        problem.code,
-        "terminal",
-        error["message"],
-        trace_id=trace_id,
-        repeat_can_succeed=False,
-        alternatives=error["alternatives"],
-    )
+    code = errors.Rejected.code
+    error = json.loads(refusal_body(code, problem.message, problem.alternatives))
+    return refusal(code, error["message"], trace_id=trace_id, alternatives=error["alternatives"])
 
 
-def refuse_broken(tool: str, problem: errors.HandlerError, trace_id: str) -> Envelope:
-    """The handler failed: the model learns a trace id, the operator's log has the exception."""
+def _refuse_broken(
+    context: Context, tool: str, problem: errors.HandlerError, trace_id: str
+) -> Envelope:
+    """The handler failed: the model learns a trace id, the operator finds the exception."""
     cause = problem.__cause__ or problem
-    logger.error("handler_broke", tool=tool, trace_id=trace_id, exc_info=cause)
-    return refusal(
-        "internal_error",
-        "terminal",
-        "the tool failed and changed nothing; an operator finds the cause under the trace id",
-        trace_id=trace_id,
-        repeat_can_succeed=False,
-    )
+    note_breakage(context, trace_id, cause, event="handler_broke", tool=tool)
+    return refuse_internal("the tool failed and changed nothing", trace_id)

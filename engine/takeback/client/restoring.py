@@ -22,8 +22,11 @@ from takeback.client import local
 from takeback.client.body import words
 from takeback.client.calling import BUSY_PAUSES, begun, call_in
 from takeback.client.context import Context
+from takeback.client.course import Course
+from takeback.client.faulting import as_it_is, guarded, note_breakage
 from takeback.client.looking import find, row_of
-from takeback.client.owning import in_own_transaction
+from takeback.client.owning import in_transaction
+from takeback.client.permission import require_granted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler
 from takeback.client.request import identifier_violations, prepare
 from takeback.client.restore_tool import RESTORE, restore_arguments
@@ -32,20 +35,20 @@ from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.reading import Entry, read
 from takeback.ledger.recording import record
-from takeback.ledger.transaction import Tx, adopt
-from takeback.log import logger
+from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.arguments import revive, validate
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
-from takeback.model.envelope import Envelope, Replay, answer, clock
+from takeback.model.envelope import Envelope, Replay, affected_rows, answer
 from takeback.model.event import Effect
 from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Handler, Performed
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
+from takeback.model.moment import clock
 from takeback.model.ref import ENTROPY_BYTES, Ref, make_ref
 
 _UNREADABLE = (
@@ -92,41 +95,18 @@ def restore(
 ) -> Envelope:
     """Takes back the intent of ``ref``, in the transaction ``given`` or in one of its own.
 
-    Answers with the restore's own envelope, refusals included. ``force`` (persons only) restores
-    over what somebody else changed since. Raises RetryTransaction.
+    Answers with the restore's own envelope, refusals and faults included. ``force`` (persons only)
+    restores over what somebody else changed since. Raises RetryTransaction and TransactionAborted.
     """
     trace_id = context.entropy(8).hex()
-    violations = identifier_violations(run=run, principal=principal)
-    if violations:
-        return refuse_arguments(RESTORE.name, None, tuple(violations), trace_id)
-    wish = Wish(
-        ref=ref,
-        run=run,
-        principal=principal,
-        force=force,
-        trace_id=trace_id,
-        refs=[],
-        pauses=iter(BUSY_PAUSES),
+    return guarded(
+        context,
+        Course(tool=RESTORE.name, run=run, principal=principal),
+        lambda inside: _restored_for(
+            inside, given, ref, trace_id, run=run, principal=principal, force=force
+        ),
+        as_it_is,
     )
-    try:
-        if force and principal.startswith("agent:"):
-            raise errors.PersonRequired("only a person may force a restore")
-        if given is None:
-            return in_own_transaction(context, lambda tx: restore_in(context, tx, wish))
-        return restore_in(context, adopt(given), wish)
-    except errors.HandlerError as problem:
-        return _refuse(problem, trace_id)
-    except (errors.InvalidCatalog, errors.InvalidArguments) as problem:
-        logger.error("original_not_readable", ref=ref, trace_id=trace_id, exc_info=problem)
-        return refuse(errors.NotRestorable(_UNREADABLE), trace_id)
-    except (
-        errors.CallerError,
-        errors.PolicyRefusal,
-        errors.Conflict,
-        errors.DatabaseUnavailable,
-        errors.InProgress,
-    ) as problem:
-        return refuse(problem, trace_id)
 
 
 def call_restore(
@@ -142,27 +122,98 @@ def call_restore(
 
     What else was said ``beside`` the arguments is refused: a restore takes its ref alone.
     """
-    said = {name: value for name, value in beside.items() if value is not None}
-    received = {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
     try:
-        ref = validate(RESTORE, received).canonical["ref"]
+        ref = ref_of(arguments, beside)
     except errors.InvalidArguments as problem:
         trace_id = context.entropy(8).hex()
-        return refuse_arguments(RESTORE.name, received, problem.violations, trace_id)
+        return refuse_arguments(RESTORE.name, arguments, problem.violations, trace_id)
     return restore(context, given, ref, run=run, principal=principal, force=False)
 
 
-def _refuse(problem: errors.HandlerError, trace_id: str) -> Envelope:
-    """What the handler has said no to; the restore was undone and left no trace."""
-    if isinstance(problem, errors.Rejected | errors.InvalidReference):
-        return refuse(errors.NotRestorable(problem.message), trace_id)
-    return refuse_handler(RESTORE.name, problem, trace_id)
+def ref_of(arguments: Any, beside: Mapping[str, Any]) -> str:
+    """The ref that a call of ``restore`` is about. Raises InvalidArguments."""
+    said = {name: value for name, value in beside.items() if value is not None}
+    received = {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
+    return str(validate(RESTORE, received).canonical["ref"])
+
+
+def wish_for(
+    context: Context, ref: str, *, run: str | None, principal: str, force: bool, trace_id: str
+) -> Wish:
+    """What is wished, once it is clear that it may be. Raises InvalidArguments, PersonRequired."""
+    violations = identifier_violations(run=run, principal=principal)
+    if violations:
+        raise errors.InvalidArguments(violations)
+    if force and principal.startswith("agent:"):
+        raise errors.PersonRequired("only a person may force a restore")
+    return Wish(
+        ref=ref,
+        run=run,
+        principal=principal,
+        force=force,
+        trace_id=trace_id,
+        refs=[],
+        pauses=iter(BUSY_PAUSES),
+    )
+
+
+def answer_wish(context: Context, tx: Tx, wish: Wish) -> Envelope:
+    """The restore among other calls of one transaction; a refused one does not stop them.
+
+    Raises RetryTransaction and DatabaseUnavailable.
+    """
+    try:
+        return restore_in(context, tx, wish)
+    except errors.DatabaseUnavailable:
+        raise
+    except errors.TakebackError as problem:
+        return _refuse(context, problem, wish)
+
+
+def _restored_for(
+    context: Context,
+    given: object,
+    ref: str,
+    trace_id: str,
+    *,
+    run: str | None,
+    principal: str,
+    force: bool,
+) -> Envelope:
+    try:
+        wish = wish_for(
+            context, ref, run=run, principal=principal, force=force, trace_id=trace_id
+        )
+    except errors.InvalidArguments as problem:
+        return refuse_arguments(RESTORE.name, None, problem.violations, trace_id)
+    except errors.PolicyRefusal as problem:
+        return refuse(problem, trace_id)
+    try:
+        return in_transaction(context, given, lambda tx: restore_in(context, tx, wish))
+    except errors.TakebackError as problem:
+        return _refuse(context, problem, wish)
+
+
+def _refuse(context: Context, problem: errors.TakebackError, wish: Wish) -> Envelope:
+    """What the restore was refused for; it was undone and left no trace."""
+    match problem:
+        case errors.Rejected() | errors.InvalidReference():
+            return refuse(errors.NotRestorable(problem.message), wish.trace_id)
+        case errors.HandlerError():
+            return refuse_handler(context, RESTORE.name, problem, wish.trace_id)
+        case errors.InvalidCatalog() | errors.InvalidArguments():
+            note_breakage(context, wish.trace_id, problem, event="original_not_readable")
+            return refuse(errors.NotRestorable(_UNREADABLE), wish.trace_id)
+        case _:
+            return refuse(problem, wish.trace_id)
 
 
 def restore_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
     """The restore inside an open transaction."""
     for _ in range(TRIES):
-        original = _target(context, tx, find(context, tx, wish.ref))
+        named = find(context, tx, wish.ref)
+        require_granted(context, named.intent, run=wish.run, principal=wish.principal)
+        original = _target(context, tx, named)
         done = _already(context, tx, original, wish)
         if done is not None:
             return done
@@ -228,18 +279,16 @@ def _already(context: Context, tx: Tx, original: Entry, wish: Wish) -> Envelope 
         earlier.intent,
         RESTORE,
         earlier.bodies,
-        trace_id=wish.trace_id,
         replay=None if own else Replay(),
     )
     if earlier.intent.state is not State.RESTORED or earlier.intent.restored_via is None:
         return replay
     redo = find(context, tx, earlier.intent.restored_via)
     redone = (redo.bodies.get("result") or {}).get("redone")
-    document = replay.to_dict() | {"redone_by": redone or {"ref": redo.intent.ref}}
-    if redone is not None:
-        document["restore"] = _restore_of(redone)
-        document.pop("no_restore", None)
-    return Envelope(document)
+    told = {"redone_by": redone or {"ref": redo.intent.ref}}
+    if redone is None:
+        return replay.amended(told)
+    return replay.amended(told | {"restore": _restore_of(redone)}, without=["no_restore"])
 
 
 def _restore_of(redone: dict[str, Any]) -> dict[str, Any]:
@@ -364,17 +413,16 @@ def _finish(
 ) -> Envelope:
     settled, outcome = local.settle(context, tx, own, done, extra)
     bodies = {"arguments": {"ref": ask.original.intent.ref}, "result": outcome}
-    return answer(settled, RESTORE, bodies, trace_id=ask.wish.trace_id)
+    return answer(settled, RESTORE, bodies)
 
 
 def _cancel(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     own = _begin(context, tx, ask, effect="local")
     command = commands.Cancel(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
-    before = answer(taken.intent, ask.bound.tool, ask.original.bodies, trace_id=ask.wish.trace_id)
+    rows = affected_rows(ask.bound.tool, ask.original.bodies)
     done = Performed(
-        affected=[Affected(kind=a["kind"], id=a["id"], label=a["label"]) for a in before.affected],
-        affected_count=before["affected_count"],
+        affected=[Affected(kind=a["kind"], id=a["id"], label=a["label"]) for a in rows],
         summary=f"{taken.intent.ref} was taken back before it began: it never happens.",
     )
     return _finish(context, tx, ask, own, done)
@@ -414,7 +462,7 @@ def _compensate(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     command = commands.BeginRestore(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
     bodies = {"arguments": {"ref": taken.intent.ref}}
-    return answer(own, RESTORE, bodies, trace_id=ask.wish.trace_id)
+    return answer(own, RESTORE, bodies)
 
 
 def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:

@@ -33,10 +33,11 @@ CLOSED = "the connection is closed; expected an open one"
 class Tx:
     """An open transaction: runs named statements, and nothing else.
 
-    ``raw`` is the driver's connection; ``owned`` says whether Takeback opened the transaction.
+    ``raw`` is the driver's connection; ``owned`` says whether Takeback opened the transaction,
+    ``wrote`` whether a statement that locks or writes stands in it, not undone by a savepoint.
     """
 
-    __slots__ = ("_cursor", "_given", "_session", "owned", "raw")
+    __slots__ = ("_cursor", "_given", "_session", "owned", "raw", "wrote")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Tx:
     ) -> None:
         self.raw = raw
         self.owned = owned
+        self.wrote = False
         self._cursor = cursor
         self._given = given
         self._session = given if isinstance(given, Session) else None
@@ -57,12 +59,19 @@ class Tx:
 
         Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
         """
-        return self._run(statement.sql, parameters)
+        rows = self._run(statement.sql, parameters)
+        self.wrote = self.wrote or statement.lock != "none"
+        return rows
 
     @property
     def is_lost(self) -> bool:
         """Whether its connection is gone, and the transaction with it."""
         return bool(self.raw.closed)
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether a statement has failed in it, so that it can only be rolled back."""
+        return self.raw.info.transaction_status is TransactionStatus.INERROR
 
     def row(self, statement: Statement, parameters: Mapping[str, Any]) -> Row:
         """Like ``rows``, for a statement that always answers with a row."""
@@ -93,11 +102,16 @@ class Tx:
         With a session it is the session's own savepoint, so that its objects are put back too.
         Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
         """
-        with translated(), self.session.begin_nested():
-            # The session says SAVEPOINT when its connection is first wanted: our statements go
-            # past the session, so it has to be said now.
-            self.session.connection()
-            yield
+        before = self.wrote
+        try:
+            with translated(), self.session.begin_nested():
+                # The session says SAVEPOINT when its connection is first wanted: our statements
+                # go past the session, so it has to be said now.
+                self.session.connection()
+                yield
+        except BaseException:
+            self.wrote = before
+            raise
 
     def _run(self, sql: str, parameters: Mapping[str, Any] | None) -> list[Row]:
         with translated():

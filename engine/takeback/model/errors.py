@@ -34,9 +34,11 @@
     │   ├── InProgress            an equal call is still uncommitted in another transaction
     │   └── RetryTransaction      the caller's transaction is lost and must run again as a whole
     ├── LedgerCorrupt             the log does not prove what it says: an operator acts
+    ├── TransactionAborted        a failure left the caller's transaction aborted: roll it back
     └── HandlerError              raised by a handler, to say what became of its effect
         ├── NotDispatched         proof: nothing happened, and it may work later
         ├── Rejected              proof: nothing happened, and it never will
+        ├── NoAccess              proof: nothing happened, and this caller may not do it or see it
         ├── OutcomeUnknown        no proof: it may have happened, and nobody knows yet
         ├── InvalidReference      an argument names something that does not exist
         └── HandlerBroke          it ended in an exception that says nothing about its effect
@@ -308,6 +310,21 @@ class LedgerCorrupt(TakebackError):
     code = "ledger_corrupt"
 
 
+class TransactionAborted(TakebackError):
+    """A failure inside the caller's transaction has left it aborted; the cause is ``__cause__``.
+
+    No envelope: who commits after one would have Postgres roll everything back, and say nothing.
+    """
+
+    code = "transaction_aborted"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the call failed and left the transaction aborted, so nothing of it can be committed: "
+            "roll it back; what failed is the cause of this exception"
+        )
+
+
 class HandlerError(TakebackError):
     """Raised by a handler to say what became of its effect."""
 
@@ -339,6 +356,19 @@ class Rejected(HandlerError):
         super().__init__(message)
         self.message = message
         self.alternatives = tuple(alternatives)
+
+
+class NoAccess(HandlerError):
+    """Proof that nothing happened: the caller may not do it, or not see what it is about.
+
+    ``message`` is shown to the model. It should not tell whether the thing exists.
+    """
+
+    code = "no_access"
+
+    def __init__(self, message: str = "this caller has no access to it") -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class OutcomeUnknown(HandlerError):
