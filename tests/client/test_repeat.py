@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from takeback import NotDispatched, Rejected
-from takeback.model.envelope import iso
+from takeback.model.moment import iso
 from tests.client.desk import in_thread
 
 LETTER = {"to": "dana@example.com", "subject": "hello"}

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from takeback.model import command, decide, event
-from takeback.model.envelope import STATUS
+from takeback.model.status import STATUS
 from takeback.model.intent import MAY_BECOME, State
 from tests.docs.page import read, unquoted
 

@@ -195,7 +195,7 @@ def _schema(health: Health, found: Examination) -> None:
 
 
 def _queue(queue: Queue, found: Examination) -> None:
-    from takeback.model.envelope import iso
+    from takeback.model.moment import iso
 
     states: dict[str, int] = {}
     for one in queue.open:

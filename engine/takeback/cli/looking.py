@@ -87,7 +87,7 @@ def show(
 
 
 def _shown(door: Door, shown: Shown, *, full: bool) -> dict[str, Any]:
-    from takeback.model.envelope import iso
+    from takeback.model.moment import iso
 
     intent, bodies = shown.entry.intent, shown.entry.bodies
     document = shown.envelope.to_dict()

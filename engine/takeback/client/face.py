@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import Any
 
 from sqlalchemy.util.concurrency import await_only, in_greenlet
 
+from takeback.log import logger
 from takeback.model.errors import Conflict, HandlerError, RetryTransaction
-from takeback.model.handler import Face, Found, Performed
+from takeback.model.handler import Face, Found, Group, Performed
 
 
 def call_face(face: Face, *arguments: Any) -> Any:
@@ -119,9 +121,38 @@ def matches_of(answer: Any) -> Found:
         answer = Found(
             matches=[one if isinstance(one, Mapping) else {"result": one} for one in some]
         )
-    plain = json.dumps([dict(match) for match in answer.matches], default=str, allow_nan=False)
+    count = answer.matches_count
     return Found(
-        matches=json.loads(plain),
+        matches=_spoken([dict(match) for match in answer.matches]),
         more_matches_exist=bool(answer.more_matches_exist),
         summary=None if answer.summary is None else str(answer.summary),
+        matches_count=None if count is None else max(int(count), len(answer.matches)),
+        totals=_spoken(dict(answer.totals)),
+        groups=[
+            Group(label=str(one.label), count=int(one.count), totals=_spoken(dict(one.totals)))
+            for one in answer.groups
+        ],
+        group_field=answer.group_field,
+        not_searched=[str(name) for name in answer.not_searched],
+        result=_kept(answer.result),
     )
+
+
+def _kept(result: Any) -> Any:
+    """The result for the full answer; one that JSON can't hold is left out of it."""
+    if result is None or isinstance(result, str):
+        return result
+    spoken = try_face(_spoken, result)
+    if isinstance(spoken, Broke):
+        logger.warning("result_not_serialisable", exc_info=spoken.problem)
+        return None
+    return spoken
+
+
+def _spoken(value: Any) -> Any:
+    """The value as JSON has it, in text that can be encoded whatever it was."""
+    text = json.dumps(value, default=str, allow_nan=False, ensure_ascii=False)
+    return json.loads(_LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found.group()):04x}", text))
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -61,7 +61,7 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
         return refuse_conflict(tool, first, hard, request.trace_id)
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
-    return answer(first, tool, twin.bodies, trace_id=request.trace_id, replay=replay)
+    return answer(first, tool, twin.bodies, replay=replay)
 
 
 def _differences(tool: Tool, twin: Entry, request: Request) -> tuple[Difference, ...]:

@@ -1,56 +1,63 @@
 """The lean answer: what a model, a program or a person is told of an intent, on every door.
 
 ``Envelope`` is a read-only mapping in the wire shape. It is composed here, from an intent and its
-bodies, and nowhere else, so that a first answer, a repeat and a follow-up say the same.
+bodies, and nowhere else, so that a first answer, a repeat and a follow-up say the same: byte for
+byte while the intent's version is the same, but for what a repeat adds about itself. Nothing in it
+depends on the moment of asking. Its size has a bound, however many rows or arguments there are; the
+full answer is made beside it, from the same inputs.
 """
 
 from __future__ import annotations
 
+import copy
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from string import Formatter
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Self
+from uuid import UUID
 
-from takeback.declare import CANCEL_ONLY, Local, Remote, Tool, Wording
+from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
-from takeback.model.handler import Found
+from takeback.model.brevity import brief, compact
+from takeback.model.code import Class, Effect, code_of
 from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable
+from takeback.model.moment import iso
+from takeback.model.payload import Full
+from takeback.model.status import STATUS
 from takeback.model.violation import shown
+from takeback.model.wording import message_of, summary_of, undo_of
+
+RETRY_AFTER_SECONDS = 1
 
 AFFECTED_SHOWN_MAX = 5
 """A lean answer doesn't grow with the rows; ``affected_count`` has the whole number."""
 
-STATUS: Mapping[State, str] = {
-    State.RECORDED: "scheduled",
-    State.WAITING: "scheduled",
-    State.HELD: "scheduled",
-    State.DUE: "scheduled",
-    State.CLAIMED: "scheduled",
-    State.AWAITING_APPROVAL: "needs_approval",
-    State.EXECUTING: "in_progress",
-    State.RESTORING: "in_progress",
-    State.IN_DOUBT: "in_doubt",
-    State.PARKED: "in_doubt",
-    State.SUCCEEDED: "done",
-    State.RESTORE_FAILED: "done",
-    State.FAILED: "refused",
-    State.DENIED: "refused",
-    State.EXPIRED: "refused",
-    State.CANCELLED: "taken_back",
-    State.RESTORED: "taken_back",
-}
-"""The wire word of each state; a purged intent keeps the word of its last one."""
+KINDS_SHOWN_MAX = 8
+LEAVES_SHOWN_MAX = 5
+DIFFERS_SHOWN_MAX = 5
+ALTERNATIVES_SHOWN_MAX = 5
+
+KIND_BYTES_MAX = 40
+LABEL_BYTES_MAX = 120
+LEAVES_BYTES_MAX = 150
+FIELD_BYTES_MAX = 80
+VALUE_BYTES_MAX = 250
 
 
 class Envelope(Mapping[str, Any]):
-    """A lean answer in its wire shape; ``answer["status"]`` and ``answer.status`` are the same."""
+    """A lean answer in its wire shape; ``answer["status"]`` and ``answer.status`` are the same.
 
-    __slots__ = ("_document",)
+    ``full`` is the full answer that was made with it; without one it is no more than the lean one.
+    A pickled or serialised envelope is the lean answer alone.
+    """
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    __slots__ = ("_document", "_full")
+
+    def __init__(self, document: Mapping[str, Any], full: Full | None = None) -> None:
         self._document = dict(document)
+        self._full = full
 
     def __getitem__(self, name: str) -> Any:
         return self._document[name]
@@ -64,9 +71,23 @@ class Envelope(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Envelope({self._document!r})"
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Envelope:
+        return Envelope(copy.deepcopy(self._document, memo), self._full)
+
+    def __reduce__(self) -> tuple[type[Envelope], tuple[dict[str, Any]]]:
+        return Envelope, (self._document,)
+
+    @property
+    def full(self) -> Full:
+        """Everything: every row, the arguments, the whole result; see ``Full.disclose``."""
+        return self._full or Full(str(self.ref or self.status), self._document)
+
     @property
     def status(self) -> str:
-        """The wire word, one of those in ``STATUS``; of a read ok, no_matches or unavailable."""
+        """The wire word, one of ``Status``."""
         return str(self._document["status"])
 
     @property
@@ -104,6 +125,11 @@ class Envelope(Mapping[str, Any]):
         """The stable code of the error, or None."""
         return self.error["code"] if self.error else None
 
+    def amended(self, more: Mapping[str, Any], *, without: Sequence[str] = ()) -> Envelope:
+        """The same answer with ``more`` said, and some fields left out; the full one stays."""
+        kept = {name: value for name, value in self._document.items() if name not in without}
+        return Envelope(kept | dict(more), self._full)
+
     def to_dict(self) -> dict[str, Any]:
         """A copy as plain dictionaries and lists."""
         copy: dict[str, Any] = json.loads(self.to_json())
@@ -127,40 +153,130 @@ def answer(
     tool: Tool,
     bodies: Mapping[str, Any],
     *,
-    trace_id: str,
+    trace_id: str = "",
     replay: Replay | None = None,
 ) -> Envelope:
-    """The lean answer about ``intent`` as it is now."""
+    """The lean answer about ``intent`` as it is now, and the full one with it."""
     state = _state(intent)
-    document: dict[str, Any] = {"status": STATUS[state], "ref": intent.ref}
-    document["summary"] = _summary(intent, tool, bodies)
-    affected = _affected(tool, bodies)
+    status = STATUS[state]
     outcome = bodies.get("result") or {}
-    document["affected"] = affected[:AFFECTED_SHOWN_MAX]
-    document["affected_count"] = outcome.get("affected_count", len(affected))
+    affected = affected_rows(tool, bodies)
+    document: dict[str, Any] = {
+        "status": status.value,
+        "ref": intent.ref,
+        "summary": summary_of(intent, state, status, tool, bodies),
+        **_affected(affected, outcome, intent),
+    }
     document["restore"], reason = restore_call(intent, tool, bodies)
     if reason is not None:
         document["no_restore"] = reason
+    if outcome.get("result_not_serialisable"):
+        document["result_stored"] = False
     if redone := outcome.get("redone"):
         document["redone"] = redone
     document["replayed"] = replay is not None
     if replay is not None:
-        document["first_called_at"] = iso(intent.recorded_at)
-        document["again"] = {"repeat_of": intent.ref}
-        if replay.differs:
-            document["differs"] = [d.to_json() for d in replay.differs]
-        if not replay.stands:
-            document["stands"] = False
+        document |= _replayed(intent, replay)
     if intent.taken_back_by is not None:
-        document["taken_back_by"] = intent.taken_back_by
+        document["taken_back_by"] = brief(intent.taken_back_by, LABEL_BYTES_MAX)
         if document["status"] == "taken_back" and intent.settled_at is not None:
             document["taken_back_at"] = iso(intent.settled_at)
     if state in (State.FAILED, State.DENIED, State.EXPIRED):
         document |= _failure(state, bodies)
     elif document["status"] == "in_doubt":
         document |= {"effect": "unknown", "repeat_can_succeed": False}
-    document["trace_id"] = trace_id
-    return Envelope(document)
+    document["trace_id"] = trace_of(intent.id)
+    return Envelope(document, _full(intent, affected, document["affected_count"], bodies))
+
+
+def trace_of(intent_id: UUID) -> str:
+    """The trace id of every answer about an intent: it tells nothing of who asks, or when.
+
+    >>> trace_of(UUID("01890a5d-ac96-774b-bcce-b302099a8057"))
+    'bcceb302099a8057'
+    """
+    return intent_id.hex[-16:]
+
+
+def affected_rows(tool: Tool, bodies: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """All that the call affects, as far as it was said: by its outcome, else by the row."""
+    outcome = bodies.get("result") or {}
+    if "affected" in outcome:
+        rows: Sequence[Mapping[str, Any]] = outcome["affected"]
+        return rows
+    if tool.affects is None:
+        return ()
+    value = str(shown((bodies.get("arguments") or {}).get(tool.affects.id, "")))
+    return ({"kind": tool.affects.kind, "id": value, "label": value},)
+
+
+def _affected(
+    rows: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any], intent: Intent
+) -> dict[str, Any]:
+    """A few of them, how many there are, and of which kinds when there are several."""
+    count = outcome.get("affected_count", max(len(rows), intent.affected_count))
+    document: dict[str, Any] = {
+        "affected": [
+            {
+                "kind": brief(one["kind"], KIND_BYTES_MAX),
+                "id": brief(one["id"], LABEL_BYTES_MAX),
+                "label": brief(one["label"], LABEL_BYTES_MAX),
+            }
+            for one in rows[:AFFECTED_SHOWN_MAX]
+        ],
+        "affected_count": count,
+    }
+    kinds = outcome.get("affected_by_kind")
+    if kinds is None and len(rows) > 1 and len(rows) == count:
+        kinds = Counter(one["kind"] for one in rows)
+    if kinds and len(kinds) > 1:
+        largest = sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0]))[:KINDS_SHOWN_MAX]
+        document["affected_by_kind"] = {brief(kind, KIND_BYTES_MAX): n for kind, n in largest}
+    return document
+
+
+def _replayed(intent: Intent, replay: Replay) -> dict[str, Any]:
+    """What an answer that repeats an earlier one says of that."""
+    document: dict[str, Any] = {
+        "first_called_at": iso(intent.recorded_at),
+        "again": {"repeat_of": intent.ref},
+    }
+    if replay.differs:
+        document["differs"] = [
+            {
+                "field": brief(one.field, FIELD_BYTES_MAX),
+                "first": compact(one.first, VALUE_BYTES_MAX),
+                "now": compact(one.now, VALUE_BYTES_MAX),
+            }
+            for one in replay.differs[:DIFFERS_SHOWN_MAX]
+        ]
+    if len(replay.differs) > DIFFERS_SHOWN_MAX:
+        document["differs_count"] = len(replay.differs)
+    if not replay.stands:
+        document["stands"] = False
+    return document
+
+
+def _full(
+    intent: Intent, affected: Sequence[Mapping[str, Any]], count: int, bodies: Mapping[str, Any]
+) -> Full:
+    content = {
+        "ref": intent.ref,
+        "tool": intent.tool,
+        "tool_version": intent.tool_version,
+        "state": intent.state.value,
+        "version": intent.version,
+        "run": intent.run,
+        "principal": intent.principal,
+        "recorded_at": intent.recorded_at,
+        "due_at": intent.due_at,
+        "settled_at": intent.settled_at,
+        "attempt": intent.attempt,
+        "affected": affected,
+        "affected_count": count,
+        "bodies": bodies,
+    }
+    return Full(intent.ref, content)
 
 
 def restore_call(
@@ -169,7 +285,6 @@ def restore_call(
     """The call that takes the intent back, or None and the reason why there is none."""
     state = _state(intent)
     outcome = bodies.get("result") or {}
-    wording = tool.wording
     until: datetime | None = None
     if redone := outcome.get("redone"):
         return _call(redone["ref"], None, "takes back what was done anew", ()), None
@@ -186,9 +301,8 @@ def restore_call(
             until = (intent.settled_at or intent.recorded_at) + tool.effect.retention
     else:
         return None, _NO_RESTORE.get(state, "nobody can know yet whether it happened")
-    does = _fill(wording.undo, bodies) if wording else "takes it back"
-    leaves = outcome.get("leaves") or (wording.leaves if wording else ())
-    return _call(intent.ref, until, does, leaves), None
+    leaves = outcome.get("leaves") or (tool.wording.leaves if tool.wording else ())
+    return _call(intent.ref, until, undo_of(tool, bodies), leaves), None
 
 
 def _call(ref: str, until: datetime | None, does: str, leaves: Sequence[str]) -> dict[str, Any]:
@@ -197,8 +311,14 @@ def _call(ref: str, until: datetime | None, does: str, leaves: Sequence[str]) ->
         "arguments": {"ref": ref},
         "until": iso(until) if until is not None else None,
         "does": does,
-        "leaves": list(leaves),
+        "leaves": _few(leaves),
     }
+
+
+def _few(leaves: Sequence[str]) -> list[str]:
+    told = [brief(one, LEAVES_BYTES_MAX) for one in leaves[:LEAVES_SHOWN_MAX]]
+    more = len(leaves) - len(told)
+    return [*told, f"and {more} more"] if more else told
 
 
 _NO_RESTORE = {
@@ -220,140 +340,57 @@ def _state(intent: Intent) -> State:
     return intent.state
 
 
-def _summary(intent: Intent, tool: Tool, bodies: Mapping[str, Any]) -> str:
-    wording = tool.wording
-    subject = _fill(wording.subject, bodies) if wording else f"{tool.name}"
-    outcome = bodies.get("result") or {}
-    state = _state(intent)
-    match STATUS[state]:
-        case "scheduled":
-            until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
-            template = wording.scheduled if wording else Wording(subject="").scheduled
-            return f"{subject} {_fill(template, bodies, until=until)}."
-        case "done":
-            tail = _fill(wording.done, bodies) if wording else "is done"
-            return str(outcome.get("summary") or f"{subject} {tail}.")
-        case "taken_back":
-            tail = _fill(wording.taken_back, bodies) if wording else "was taken back"
-            never = " It never happened." if state is State.CANCELLED else ""
-            return f"{subject} {tail}.{never}"
-        case "needs_approval":
-            return f"{subject} waits for a person to approve it."
-        case "in_progress":
-            doing = "taken back" if state is State.RESTORING else "carried out"
-            return f"{subject} is being {doing}."
-        case "in_doubt":
-            return f"{subject} may or may not have happened; nobody knows yet. It is not repeated."
-        case _:
-            error = bodies.get("error") or {}
-            return f"{subject} was refused: {error.get('message') or _REFUSED.get(state, '')}"
-
-
-_REFUSED = {
-    State.DENIED: "a person denied it",
-    State.EXPIRED: "nobody approved it in time",
-    State.FAILED: "it can't be done",
+_CODES = {
+    State.FAILED: "provider_rejected",
+    State.DENIED: "approval_denied",
+    State.EXPIRED: "approval_expired",
 }
-
-
-def _affected(tool: Tool, bodies: Mapping[str, Any]) -> list[dict[str, Any]]:
-    outcome = bodies.get("result") or {}
-    if "affected" in outcome:
-        return list(outcome["affected"])
-    if tool.affects is None:
-        return []
-    value = str(shown((bodies.get("arguments") or {}).get(tool.affects.id, "")))
-    return [{"kind": tool.affects.kind, "id": value, "label": value}]
+"""What is said when the ledger holds no more than the state."""
 
 
 def _failure(state: State, bodies: Mapping[str, Any]) -> dict[str, Any]:
     stored = bodies.get("error") or {}
+    code = code_of(stored.get("code") or _CODES[state])
     return {
         "effect": "none",
         "repeat_can_succeed": False,
         "error": {
-            "class": "terminal",
-            "code": stored.get("code", "provider_rejected"),
-            "message": stored.get("message") or _REFUSED[state],
+            "class": code.settled_class.value,
+            "code": code.name,
+            "message": message_of(state, bodies),
             "retry_after_s": None,
             "violations": [],
             "next_call": None,
-            "alternatives": stored.get("alternatives", []),
+            "alternatives": [
+                compact(one, VALUE_BYTES_MAX)
+                for one in stored.get("alternatives", [])[:ALTERNATIVES_SHOWN_MAX]
+            ],
         },
     }
 
 
-class _Gaps(dict[str, Any]):
-    """Fills a template even after its arguments were forgotten."""
-
-    def __missing__(self, name: str) -> str:
-        return "…"
-
-
-def _fill(template: str, bodies: Mapping[str, Any], **more: str) -> str:
-    """The sentence; of a long argument it has the beginning, since an answer stays short."""
-    arguments = bodies.get("arguments") or {}
-    values = _Gaps({name: shown(value) for name, value in arguments.items()} | more)
-    try:
-        return template.format_map(values)
-    except (TypeError, ValueError):
-        return _PLAINLY.vformat(template, (), values)
-
-
-class _Plainly(Formatter):
-    """A format that doesn't suit a value, since that is null or forgotten, is left out."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        try:
-            return format(value, format_spec)
-        except (TypeError, ValueError):
-            return str(value)
-
-
-_PLAINLY = _Plainly()
-
-
-def iso(at: datetime) -> str:
-    """An instant as RFC 3339 in UTC, without a fraction.
-
-    >>> iso(datetime(2026, 11, 29, 14, 5, 10, 999, tzinfo=UTC))
-    '2026-11-29T14:05:10Z'
-    """
-    return f"{at.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()}Z"
-
-
-def clock(at: datetime, seen_from: datetime) -> str:
-    """The time of day within a day of ``seen_from``, else the date too.
-
-    >>> noon = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
-    >>> clock(noon, noon), clock(noon + timedelta(days=2), noon)
-    ('12:00:00Z', '2026-12-01T12:00:00Z')
-    """
-    if abs(at - seen_from) < timedelta(days=1):
-        return iso(at)[11:]
-    return iso(at)
-
-
 def refusal(
     code: str,
-    class_: str,
     message: str,
     *,
     trace_id: str,
-    effect: str = "none",
-    repeat_can_succeed: bool = False,
+    effect: Effect = "none",
     status: str = "refused",
     extra: Mapping[str, Any] | None = None,
     **details: Any,
 ) -> Envelope:
-    """A refusal in the wire shape. ``details`` fill the error: violations, next_call, alternatives,
-    retry_after_s; ``extra`` stands beside it.
+    """A refusal in the wire shape; what may be relied on is read from the list of codes.
+
+    ``details`` fill the error: violations, next_call, alternatives, retry_after_s; ``extra`` stands
+    beside it.
     """
+    known = code_of(code)
+    wait = details.get("retry_after_s") or RETRY_AFTER_SECONDS
     error = {
-        "class": class_,
-        "code": code,
+        "class": known.class_.value,
+        "code": known.name,
         "message": message,
-        "retry_after_s": details.get("retry_after_s"),
+        "retry_after_s": wait if known.class_ is Class.TRANSIENT else None,
         "violations": list(details.get("violations", ())),
         "next_call": details.get("next_call"),
         "alternatives": list(details.get("alternatives", ())),
@@ -361,25 +398,9 @@ def refusal(
     document = {
         "status": status,
         "effect": effect,
-        "repeat_can_succeed": repeat_can_succeed,
+        "repeat_can_succeed": known.repeat_can_succeed,
         **(extra or {}),
         "error": error,
         "trace_id": trace_id,
     }
     return Envelope(document)
-
-
-def found(answer: Found, trace_id: str) -> Envelope:
-    """The answer of a read: nothing matched is a success too."""
-    count = len(answer.matches)
-    more = ", and there are more" if answer.more_matches_exist else ""
-    some = f"{count} match{'' if count == 1 else 'es'}{more}." if count else "Nothing matched."
-    return Envelope(
-        {
-            "status": "ok" if count else "no_matches",
-            "summary": answer.summary or some,
-            "matches": [dict(match) for match in answer.matches],
-            "more_matches_exist": answer.more_matches_exist,
-            "trace_id": trace_id,
-        }
-    )

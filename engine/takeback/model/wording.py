@@ -1,0 +1,107 @@
+"""The sentence of an answer: the row's wording, filled in with the arguments of the call.
+
+It says the same at any time while the intent's version is the same, and has a bound: of a long
+argument it has the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+from typing import Any
+
+from takeback.declare import Tool, Wording
+from takeback.model.brevity import as_stored, brief
+from takeback.model.intent import Intent, State
+from takeback.model.moment import clock
+from takeback.model.status import Status
+from takeback.model.violation import shown
+
+SUMMARY_BYTES_MAX = 400
+DOES_BYTES_MAX = 250
+MESSAGE_BYTES_MAX = 300
+
+REFUSED = {
+    State.DENIED: "a person denied it",
+    State.EXPIRED: "nobody approved it in time",
+    State.FAILED: "it can't be done",
+}
+"""Why, where nobody has said more."""
+
+
+def summary_of(
+    intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
+) -> str:
+    """One sentence about the intent, which stands in ``state``, in at most SUMMARY_BYTES_MAX."""
+    return brief(_sentence(intent, state, status, tool, bodies), SUMMARY_BYTES_MAX)
+
+
+def undo_of(tool: Tool, bodies: Mapping[str, Any]) -> str:
+    """What taking it back does."""
+    if tool.wording is None:
+        return "takes it back"
+    return brief(_fill(tool.wording.undo, bodies), DOES_BYTES_MAX)
+
+
+def message_of(state: State, bodies: Mapping[str, Any]) -> str:
+    """Why it was refused."""
+    said = (bodies.get("error") or {}).get("message") or REFUSED.get(state, "")
+    return brief(said, MESSAGE_BYTES_MAX)
+
+
+def _sentence(
+    intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
+) -> str:
+    wording = tool.wording
+    subject = _fill(wording.subject, bodies) if wording else f"{tool.name}"
+    match status:
+        case Status.SCHEDULED:
+            until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
+            template = wording.scheduled if wording else Wording(subject="").scheduled
+            return f"{subject} {_fill(template, bodies, until=until)}."
+        case Status.DONE:
+            tail = _fill(wording.done, bodies) if wording else "is done"
+            return str((bodies.get("result") or {}).get("summary") or f"{subject} {tail}.")
+        case Status.TAKEN_BACK:
+            tail = _fill(wording.taken_back, bodies) if wording else "was taken back"
+            never = " It never happened." if state is State.CANCELLED else ""
+            return f"{subject} {tail}.{never}"
+        case Status.NEEDS_APPROVAL:
+            return f"{subject} waits for a person to approve it."
+        case Status.IN_PROGRESS:
+            doing = "taken back" if state is State.RESTORING else "carried out"
+            return f"{subject} is being {doing}."
+        case Status.IN_DOUBT:
+            return f"{subject} may or may not have happened; nobody knows yet. It is not repeated."
+        case _:
+            return f"{subject} was refused: {message_of(state, bodies)}"
+
+
+class _Gaps(dict[str, Any]):
+    """Fills a template even after its arguments were forgotten."""
+
+    def __missing__(self, name: str) -> str:
+        return "…"
+
+
+def _fill(template: str, bodies: Mapping[str, Any], **more: str) -> str:
+    """The sentence; of a long argument it has the beginning, since an answer stays short."""
+    arguments = bodies.get("arguments") or {}
+    values = _Gaps({name: shown(as_stored(value)) for name, value in arguments.items()} | more)
+    try:
+        return template.format_map(values)
+    except (TypeError, ValueError):
+        return _PLAINLY.vformat(template, (), values)
+
+
+class _Plainly(Formatter):
+    """A format that doesn't suit a value, since that is null or forgotten, is left out."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        try:
+            return format(value, format_spec)
+        except (TypeError, ValueError):
+            return str(value)
+
+
+_PLAINLY = _Plainly()
