@@ -15,7 +15,7 @@ from takeback.declare import Local
 from takeback.declare.argument import InvalidValue
 from takeback.model.arguments import validate
 from takeback.model.errors import InvalidArguments
-from takeback.model.explanation import VIOLATIONS_MAX
+from takeback.model.explanation import VIOLATIONS_BYTES_MAX, VIOLATIONS_MAX
 from takeback.model.violation import Repair, Violation
 from tests.model.ticket import RIGHT, TOOL, Everything, Line, canonical, only, tool, violations
 
@@ -128,14 +128,13 @@ def test_the_order_of_violations_does_not_depend_on_the_order_of_arguments():
     assert list(violations(received)) == list(violations(backwards))
 
 
-@pytest.mark.parametrize(
-    "name", ["idempotency_key", "confirm", "force", "repeat_of", "TicketID", ""]
-)
+@pytest.mark.parametrize("name", ["idempotency_key", "confirm", "repeat_of", "TicketID", ""])
 def test_an_unknown_argument_is_refused_with_the_nearest_names(name):
     """square-mcp-server #31: a fresh key minted by the model makes every retry a new call."""
     violation = violations(RIGHT | {name: "x"})[name or "arguments"]
     assert violation.code == "unknown_argument"
-    assert violation.repair is Repair.CHOICE
+    is_added = name == "idempotency_key"
+    assert violation.repair is (Repair.MECHANICAL if is_added else Repair.CHOICE)
     assert violation.suggestion is None
     assert violation.permitted_count == len(Everything.model_fields)
     assert len(violation.permitted) == 8
@@ -144,7 +143,7 @@ def test_an_unknown_argument_is_refused_with_the_nearest_names(name):
 
 
 def test_an_unknown_argument_is_compared_with_what_a_caller_calls_them():
-    assert violations(RIGHT | {"frm": "x"})["frm"].permitted[0] == "from"
+    assert violations(RIGHT | {"fro_m_whom": "x"})["fro_m_whom"].permitted[0] == "from"
 
 
 def test_a_missing_argument_is_asked_of_the_user_and_a_closed_one_is_a_choice():
@@ -327,8 +326,27 @@ def test_too_many_values_are_a_violation():
 
 def test_an_endless_list_of_violations_is_cut_and_counted():
     found = violations(RIGHT | {"lines": [{"amount": 0}] * 5000})
-    assert len(found) == VIOLATIONS_MAX + 1
-    assert found["arguments"].message == f"and {5000 - VIOLATIONS_MAX} more violations"
+    left = 5000 - (len(found) - 1)
+    assert 50 <= len(found) <= VIOLATIONS_MAX + 1
+    assert found["arguments"].message == f"and {left} more violations"
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        {"region": "é" * 100_000, "status": "é" * 100_000, "currency": "é" * 100_000},
+        {"lines": [{"amount": "\U0001f600" * 1000, "reason": "é" * 1000}] * 3000},
+        {f"{number}" + "\U0001f600" * 999: number for number in range(3000)},
+        {"labels": {f"{number}" + "é" * 999: "x" for number in range(3000)}},
+        {"lines": [{str(number) * 99: 1 for number in range(99)}] * 99},
+    ],
+    ids=["values", "items", "names", "keys", "fields"],
+)
+def test_a_refusal_is_bounded_in_bytes_whatever_was_sent(received):
+    """S2.13: a refusal is read by somebody who pays for each token."""
+    found = violations(RIGHT | received)
+    document = json.dumps([each.to_json() for each in found.values()], ensure_ascii=False)
+    assert len(document.encode()) <= VIOLATIONS_BYTES_MAX + 1000
 
 
 @pytest.mark.parametrize(

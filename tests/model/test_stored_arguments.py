@@ -1,4 +1,4 @@
-"""Stored arguments: revived under a later release, compared with a repeat, mended for a retry."""
+"""Stored arguments: revived under a later release, compared with a repeat."""
 
 import json
 from typing import Any, Literal
@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from takeback.model.arguments import Difference, differences, next_call, revive, validate
+from takeback.model.arguments import Difference, differences, revive, validate
 from takeback.model.errors import InvalidArguments, InvalidCatalog
-from takeback.model.violation import Repair, Violation
-from tests.model.ticket import RIGHT, TOOL, canonical, tool, violations
+from tests.model.ticket import RIGHT, TOOL, canonical, tool
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -138,55 +137,3 @@ def test_a_difference_is_told_in_its_wire_shape():
         "first": None,
         "now": "x",
     }
-
-
-# ── the corrected call ──
-
-
-def mended(received: dict[str, Any]) -> dict[str, Any] | None:
-    return next_call("update_ticket", received, tuple(violations(received).values()))
-
-
-def test_a_call_that_is_wrong_in_spelling_only_is_handed_back_corrected():
-    received = RIGHT | {
-        "status": "OPEN",
-        "lines": [{"amount": 1}, {"amount": 1, "reason": "Duplicate"}],
-    }
-    call = mended(received)
-    assert call == {
-        "tool": "update_ticket",
-        "arguments": RIGHT | {"lines": [{"amount": 1}, {"amount": 1, "reason": "duplicate"}]},
-    }
-    assert received["status"] == "OPEN"
-    validate(TOOL, call["arguments"])
-
-
-def test_a_call_with_one_violation_of_meaning_is_not_handed_back():
-    """A gated tool never gets its meaning repaired: 43 % of such choices were wrong."""
-    assert mended(RIGHT | {"status": "OPEN", "count": "many"}) is None
-    assert mended(RIGHT | {"status": "opened"}) is None
-    assert mended(RIGHT | {"status": "OPEN", "confirm": True}) is None
-
-
-def test_a_right_call_has_no_correction():
-    assert next_call("update_ticket", RIGHT, []) is None
-
-
-def test_a_field_that_is_not_there_is_not_invented():
-    for field in ("nothing", "lines.0.reason", "lines.x", "lines.7", "status.x"):
-        violation = Violation(
-            field=field,
-            code="not_permitted",
-            message="",
-            suggestion="x",
-            repair=Repair.MECHANICAL,
-        )
-        assert next_call("t", RIGHT | {"lines": [1]}, [violation]) is None
-
-
-def test_keys_with_dots_are_found():
-    violation = Violation(
-        field="a.b.c", code="not_permitted", message="", suggestion=1, repair=Repair.MECHANICAL
-    )
-    call = next_call("t", {"a": 5, "a.b": {"c": 0}}, [violation])
-    assert call == {"tool": "t", "arguments": {"a": 5, "a.b": {"c": 1}}}

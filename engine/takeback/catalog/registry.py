@@ -7,7 +7,8 @@ raises with every problem of every row.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,9 @@ from takeback.model.handler import Handler
 from takeback.model.likeness import folded, look_alikes
 
 NEAREST_MAX = 3
+
+# Look-alikes and those that share a word, together.
+OTHERS_MAX = 8
 
 # Last in the schema of every tool that writes; they are the engine's, and no row declares them.
 RESERVED_PROPERTIES: Mapping[str, Mapping[str, Any]] = {
@@ -81,7 +85,8 @@ class Registry:
         """
         found = self._bound.get(name)
         if found is None:
-            raise UnknownTool(name, _nearest(str(name), self.names))
+            nearest = _nearest(str(name), self.names)
+            raise UnknownTool(name, nearest, others=_others(str(name), nearest, self))
         return found
 
 
@@ -136,6 +141,25 @@ def _nearest(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
     same = [known for known in names if folded(known) == folded(name[:NAME_LENGTH_READ])]
     return tuple([*same, *look_alikes(name, names)][:NEAREST_MAX])
 
+
+def _others(name: str, nearest: Sequence[str], rows: Iterable[Bound]) -> list[str]:
+    """Rows that share a word with the name, in their own or among what people say for them."""
+    wanted = {folded(word) for word in _words(name[:NAME_LENGTH_READ])}
+    shared = {
+        row.name: len(wanted & {folded(word) for text in texts for word in _words(text)})
+        for row in rows
+        for texts in [(row.name, *row.tool.triggers)]
+    }
+    found = [known for known, count in shared.items() if count and known not in nearest]
+    return sorted(found, key=lambda known: -shared[known])[: OTHERS_MAX - len(nearest)]
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[\W_]+", text) if len(word) > WORD_LENGTH_MIN]
+
+
+# Shorter words, such as a, the and to, say nothing about what a tool is for.
+WORD_LENGTH_MIN = 2
 
 # Of a name that is no tool's, only so much is compared.
 NAME_LENGTH_READ = 200

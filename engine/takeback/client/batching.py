@@ -11,7 +11,7 @@ from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
 from takeback.client.owning import in_transaction
-from takeback.client.refusing import refuse, refuse_arguments
+from takeback.client.refusing import refuse, refuse_arguments, refuse_tool
 from takeback.client.request import Request, prepare
 from takeback.client.restore_tool import RESTORE
 from takeback.client.restoring import Wish, answer_wish, ref_of, wish_for
@@ -105,12 +105,17 @@ def _prepared(
             trace_id=trace_id,
         )
     except errors.InvalidArguments as problem:
-        return refuse_arguments(call.tool, call.arguments, problem.violations, trace_id)
+        row = RESTORE if call.tool == RESTORE.name else context.registry.tool(call.tool).tool
+        return refuse_arguments(row, call.arguments, problem.violations, trace_id)
+    except errors.UnknownTool as problem:
+        return refuse_tool(context.registry, problem, call.arguments, trace_id)
     except errors.TakebackError as problem:
         return refuse(problem, trace_id)
 
 
-def _answers(context: Context, tx: Tx, checked: Sequence[Request | Wish | Envelope]) -> list[Envelope]:
+def _answers(
+    context: Context, tx: Tx, checked: Sequence[Request | Wish | Envelope]
+) -> list[Envelope]:
     answers = _recorded(context, tx, checked)
     pauses = iter(BUSY_PAUSES)
     for place, one in enumerate(checked):
@@ -163,16 +168,14 @@ def _statements(
         yield batch
 
 
-def _single(
-    context: Context, tx: Tx, one: Request | Wish, pauses: Iterator[float]
-) -> Envelope:
+def _single(context: Context, tx: Tx, one: Request | Wish, pauses: Iterator[float]) -> Envelope:
     if isinstance(one, Wish):
         return answer_wish(context, tx, one)
     try:
         return call_in(context, tx, one, pauses=pauses)
     except errors.InvalidArguments as problem:
         received = one.arguments.canonical
-        return refuse_arguments(one.bound.name, received, problem.violations, one.trace_id)
+        return refuse_arguments(one.bound.tool, received, problem.violations, one.trace_id)
     except errors.DatabaseUnavailable:
         raise
     except errors.TakebackError as problem:

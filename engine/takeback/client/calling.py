@@ -27,6 +27,7 @@ from takeback.client.refusing import (
     refuse_arguments,
     refuse_handler,
     refuse_read,
+    refuse_tool,
 )
 from takeback.client.repeating import after_twin, require_first
 from takeback.client.request import Request, prepare
@@ -117,8 +118,11 @@ def _call(
         return in_transaction(
             context, given, lambda tx: call_in(context, tx, request, savepoint=savepoint)
         )
+    except errors.UnknownTool as problem:
+        return refuse_tool(context.registry, problem, arguments, trace_id)
     except errors.InvalidArguments as problem:
-        return refuse_arguments(tool, arguments, problem.violations, trace_id)
+        row = context.registry.tool(tool).tool
+        return refuse_arguments(row, arguments, problem.violations, trace_id)
     except errors.TakebackError as problem:
         return refuse(problem, trace_id)
 

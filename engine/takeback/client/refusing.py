@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import NoneType
 from typing import Any
 
+from takeback.catalog.registry import RESERVED_PROPERTIES, Registry
 from takeback.client.body import refusal_body, words
 from takeback.client.context import Context
 from takeback.client.faulting import note_breakage, refuse_internal
 from takeback.declare import OMIT, Read, Tool
 from takeback.log import logger
 from takeback.model import errors
-from takeback.model.arguments import Difference, next_call
+from takeback.model.arguments import Difference, next_call, valid_call
 from takeback.model.envelope import Envelope, refusal
 from takeback.model.finding import found
 from takeback.model.handler import Found
 from takeback.model.intent import Intent
+from takeback.model.likeness import alike
 from takeback.model.violation import Repair, Violation, shown
 
 TOLD: frozenset[type[errors.TakebackError]] = frozenset(
@@ -65,13 +67,13 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
     if isinstance(problem, errors.DatabaseUnavailable):
         logger.warning("refused", code=problem.code, trace_id=trace_id, exc_info=problem)
     details: dict[str, Any] = {}
-    if isinstance(problem, errors.NoSuchRef | errors.UnknownTool):
+    if isinstance(problem, errors.NoSuchRef):
         details["alternatives"] = list(problem.nearest)
+    if isinstance(problem, errors.UnknownTool):
+        details["alternatives"] = [*problem.nearest, *problem.others]
     if isinstance(problem, errors.LimitExceeded):
         details["alternatives"] = [dict(one) for one in problem.left]
-    if isinstance(
-        problem, errors.RestoreConflict | errors.PreviewStale | errors.ApprovalMismatch
-    ):
+    if isinstance(problem, errors.RestoreConflict | errors.PreviewStale | errors.ApprovalMismatch):
         details["violations"] = [_drifted(problem.code, one) for one in problem.differences]
     return refusal(
         problem.code,
@@ -108,18 +110,55 @@ def _drifted(code: str, difference: Any) -> dict[str, Any]:
 
 
 def refuse_arguments(
-    tool: str, received: Any, violations: tuple[Violation, ...], trace_id: str
+    tool: Tool | str, received: Any, violations: tuple[Violation, ...], trace_id: str
 ) -> Envelope:
-    """Every violation at once, and the corrected call where only one is possible."""
-    fields = ", ".join(dict.fromkeys(v.field for v in violations))
+    """Every violation at once, and the corrected call where only one is possible.
+
+    A tool of which there is only a name gets no corrected call: nothing can say that it is valid.
+    """
+    fields = [str(shown(field))[:FIELD_LENGTH_MAX] for field in {v.field: None for v in violations}]
+    more = f" and {len(fields) - FIELDS_MAX} more" if len(fields) > FIELDS_MAX else ""
     unknown = all(v.code == "unknown_argument" for v in violations)
+    corrected = None
+    if isinstance(tool, Tool) and isinstance(received, Mapping):
+        corrected = next_call(tool, received, violations, beside=_beside(tool))
     return refusal(
         "unknown_argument" if unknown else "invalid_argument",
-        f"{len(violations)} problem{'s' if len(violations) > 1 else ''} with: {fields}",
+        f"{len(violations)} problem{'s' if len(violations) > 1 else ''} with: "
+        f"{', '.join(fields[:FIELDS_MAX])}{more}",
         trace_id=trace_id,
         violations=[v.to_json() for v in violations],
-        next_call=next_call(tool, received, violations) if isinstance(received, Mapping) else None,
+        next_call=corrected,
     )
+
+
+def refuse_tool(
+    registry: Registry, problem: errors.UnknownTool, received: Any, trace_id: str
+) -> Envelope:
+    """No tool has this name; the call of the one whose name it is but for its spelling."""
+    told = refuse(problem, trace_id)
+    same = [bound.tool for bound in registry if alike(bound.name, str(problem.name)[:NAME_READ])]
+    if len(same) != 1 or not isinstance(received, Mapping):
+        return told
+    corrected = valid_call(same[0], received, beside=_beside(same[0]))
+    return refusal(
+        problem.code,
+        words(problem),
+        trace_id=trace_id,
+        alternatives=(told.error or {})["alternatives"],
+        next_call=corrected,
+    )
+
+
+def _beside(tool: Tool) -> Collection[str]:
+    """The arguments of every writing tool that are the engine's own."""
+    return () if isinstance(tool.effect, Read) else RESERVED_PROPERTIES
+
+
+NAME_READ = 200
+FIELDS_MAX = 10
+FIELD_LENGTH_MAX = 100
+"""The message names so many fields, so long; ``violations`` has them all."""
 
 
 def refuse_conflict(

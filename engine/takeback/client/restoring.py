@@ -126,7 +126,7 @@ def call_restore(
         ref = ref_of(arguments, beside)
     except errors.InvalidArguments as problem:
         trace_id = context.entropy(8).hex()
-        return refuse_arguments(RESTORE.name, arguments, problem.violations, trace_id)
+        return refuse_arguments(RESTORE, arguments, problem.violations, trace_id)
     return restore(context, given, ref, run=run, principal=principal, force=False)
 
 
@@ -181,9 +181,7 @@ def _restored_for(
     force: bool,
 ) -> Envelope:
     try:
-        wish = wish_for(
-            context, ref, run=run, principal=principal, force=force, trace_id=trace_id
-        )
+        wish = wish_for(context, ref, run=run, principal=principal, force=force, trace_id=trace_id)
     except errors.InvalidArguments as problem:
         return refuse_arguments(RESTORE.name, None, problem.violations, trace_id)
     except errors.PolicyRefusal as problem:

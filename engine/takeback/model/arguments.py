@@ -8,7 +8,7 @@ row too.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,19 @@ from pydantic import BaseModel, ValidationError
 
 from takeback.declare import Tool
 from takeback.model.canonical import canonical_arguments, canonical_value
+from takeback.model.correction import corrected, names_meant, with_names
 from takeback.model.errors import InvalidArguments, InvalidCatalog
 from takeback.model.explanation import explain
+from takeback.model.key import canonical_bytes
 from takeback.model.reading import Fault, Path, read
-from takeback.model.shape import called, single
-from takeback.model.violation import Repair, Violation, shown
+from takeback.model.shape import called, parsed, single
+from takeback.model.violation import Violation, shown
+
+# A corrected call is handed back whole; one with a long text in it is corrected where it was made.
+NEXT_CALL_BYTES_MAX = 8_000
+
+# Mending one thing shows another, such as the value of an argument whose name was misspelt.
+_CORRECTIONS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +59,14 @@ def validate(tool: Tool, received: Mapping[str, Any]) -> Arguments:
     """
     given, faults = read(received)
     if not isinstance(received, Mapping):
-        raise InvalidArguments(explain(tool.arguments, given, faults, None))
+        raise InvalidArguments(explain(tool, given, faults, None))
     try:
-        model = _parsed(tool.arguments, given)
+        model = parsed(tool.arguments, given)
     except ValidationError as refusal:
-        faults += _faults_elsewhere(tool.arguments, given, refusal)
-        raise InvalidArguments(explain(tool.arguments, given, faults, refusal)) from None
+        raise InvalidArguments(_explained(tool, given, faults, refusal)) from None
     canonical, unspeakable = canonical_arguments(model, given)
     if faults or unspeakable:
-        raise InvalidArguments(explain(tool.arguments, given, faults + unspeakable, None))
+        raise InvalidArguments(explain(tool, given, faults + unspeakable, None))
     return Arguments(model=model, canonical=canonical)
 
 
@@ -98,28 +105,66 @@ def differences(first: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Diffe
 
 
 def next_call(
-    tool_name: str, received: Mapping[str, Any], violations: Sequence[Violation]
+    tool: Tool,
+    received: Mapping[str, Any],
+    violations: Sequence[Violation],
+    *,
+    beside: Collection[str] = (),
 ) -> dict[str, Any] | None:
-    """The call with every mechanical suggestion applied; None unless that mends all of it.
+    """The call with every mechanical repair made; None unless that mends all of it.
 
-    >>> wrong = Violation(field="status", code="not_permitted", message="", suggestion="open",
-    ...                   repair=Repair.MECHANICAL)
-    >>> next_call("update_ticket", {"status": "OPEN"}, [wrong])
-    {'tool': 'update_ticket', 'arguments': {'status': 'open'}}
+    What it answers with is valid, and the one reading that there is. ``beside`` are arguments that
+    aren't the tool's own, such as ``repeat_of``; they stay as they are.
     """
     arguments, faults = canonical_value(dict(received))
     if faults or not violations:
         return None
-    for violation in violations:
-        if violation.repair is not Repair.MECHANICAL or violation.suggestion is None:
+    for _ in range(_CORRECTIONS_MAX):
+        arguments = corrected(arguments, violations)
+        if arguments is None:
             return None
-        if not _replaced(arguments, violation.field, violation.suggestion):
-            return None
-    return {"tool": tool_name, "arguments": arguments}
+        try:
+            validate(tool, {name: arguments[name] for name in arguments if name not in beside})
+        except InvalidArguments as again:
+            violations = again.violations
+        else:
+            fits = len(canonical_bytes(arguments)) <= NEXT_CALL_BYTES_MAX
+            return {"tool": tool.name, "arguments": arguments} if fits else None
+    return None
 
 
-def _parsed(model: type[BaseModel], given: dict[str, Any]) -> BaseModel:
-    return model.model_validate(given, extra="forbid", by_alias=True, by_name=True)
+def valid_call(
+    tool: Tool, received: Mapping[str, Any], *, beside: Collection[str] = ()
+) -> dict[str, Any] | None:
+    """The call of ``tool`` as it was received or, where that mends it, mechanically corrected.
+
+    None when neither is valid.
+    """
+    try:
+        validate(tool, {name: received[name] for name in received if name not in beside})
+    except InvalidArguments as problem:
+        return next_call(tool, received, problem.violations, beside=beside)
+    arguments = canonical_value(dict(received))[0]
+    fits = len(canonical_bytes(arguments)) <= NEXT_CALL_BYTES_MAX
+    return {"tool": tool.name, "arguments": arguments} if fits else None
+
+
+def _explained(
+    tool: Tool, given: Mapping[str, Any], faults: list[Fault], refusal: ValidationError
+) -> tuple[Violation, ...]:
+    """Every violation; an argument with a misspelt name is looked at under the right one."""
+    meant = {} if faults else names_meant(tool.arguments, given, refusal)
+    if not meant:
+        elsewhere = _faults_elsewhere(tool.arguments, given, refusal)
+        return explain(tool, given, faults + elsewhere, refusal)
+    renamed = with_names(given, meant)
+    try:
+        model = parsed(tool.arguments, renamed)
+    except ValidationError as other:
+        elsewhere = _faults_elsewhere(tool.arguments, renamed, other)
+        return explain(tool, renamed, elsewhere, other, meant=meant)
+    unspeakable = canonical_arguments(model, renamed)[1]
+    return explain(tool, renamed, unspeakable, None, meant=meant)
 
 
 def _faults_elsewhere(
@@ -133,7 +178,7 @@ def _faults_elsewhere(
         if key not in given or key in refused:
             continue
         try:
-            alone = _parsed(single(model, name), {key: given[key]})
+            alone = parsed(single(model, name), {key: given[key]})
         except ValidationError:
             continue
         faults += canonical_arguments(alone, given)[1]
@@ -172,24 +217,3 @@ def _compare(first: Any, now: Any, path: Path, found: list[tuple[Path, Any, Any]
     # True equals 1 in Python, and not in JSON.
     elif type(first) is not type(now) or first != now:
         found.append((path, first, now))
-
-
-def _replaced(container: Any, field: str, value: Any) -> bool:
-    """Whether ``field`` was found in the container, and now holds ``value``."""
-    if isinstance(container, list):
-        head, _, rest = field.partition(".")
-        if not head.isascii() or not head.isdigit() or int(head) >= len(container):
-            return False
-        if not rest:
-            container[int(head)] = value
-            return True
-        return _replaced(container[int(head)], rest, value)
-    if not isinstance(container, dict):
-        return False
-    if field in container:
-        container[field] = value
-        return True
-    return any(
-        field.startswith(f"{key}.") and _replaced(inner, field[len(key) + 1 :], value)
-        for key, inner in container.items()
-    )

@@ -94,15 +94,21 @@ class InvalidArguments(CallerError):
 
 
 class UnknownTool(CallerError):
-    """No row of the catalog has this name; ``nearest`` holds look-alikes, never acted upon."""
+    """No row of the catalog has this name; ``nearest`` holds look-alikes, never acted upon.
+
+    ``others`` are rows that have a word in common with it.
+    """
 
     code = "unknown_tool"
 
-    def __init__(self, name: str, nearest: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, nearest: Sequence[str] = (), *, others: Sequence[str] = ()
+    ) -> None:
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
         super().__init__(f"no tool is named {name[:NAME_SHOWN_MAX]!r}{hint}")
         self.name = name
         self.nearest = tuple(nearest)
+        self.others = tuple(others)
 
 
 class NoSuchRef(CallerError):

@@ -8,24 +8,33 @@ or those of the type it comes nearest to are given.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from takeback.declare import Tool
 from takeback.declare.argument import InvalidValue
-from takeback.model.likeness import folded, nearest_first
+from takeback.model.closed_set import (
+    PERMITTED_MAX,
+    Member,
+    closed_set,
+    lookup_of,
+    not_permitted,
+)
+from takeback.model.correction import is_sent_along, respelt
+from takeback.model.likeness import nearest_first
 from takeback.model.reading import Fault, Path
 from takeback.model.sentence import sentence_for
 from takeback.model.shape import Shape, called
 from takeback.model.violation import Repair, Violation, shown
 
-# A larger closed set is not listed: its nearest members and its size are.
-PERMITTED_MAX = 8
-
 # Of ten thousand wrong lines the first are named, and how many there are.
 VIOLATIONS_MAX = 100
+
+# Nor are a hundred named when each has much to say: about four thousand tokens are read at most.
+VIOLATIONS_BYTES_MAX = 16_000
 
 # The field of what concerns the arguments as a whole.
 WHOLE_CALL = "arguments"
@@ -41,68 +50,52 @@ class _Objection:
 
 
 def explain(
-    model: type[BaseModel],
+    tool: Tool,
     arguments: Mapping[str, Any],
     faults: Sequence[Fault],
     refusal: ValidationError | None,
+    *,
+    meant: Mapping[Path, str] | None = None,
 ) -> tuple[Violation, ...]:
-    """Every violation of a call that was refused, at most VIOLATIONS_MAX of them."""
-    shape = Shape(model)
-    found = list(faults) + _not_within(_objections(shape, arguments, refusal), faults)
+    """Every violation of a call that was refused, as many as a refusal has room for.
+
+    ``meant`` are the paths of misspelt names with the right ones, under which ``arguments`` has
+    them already, so that what is wrong with their values is told too.
+    """
+    meant = meant or {}
+    model = tool.arguments
+    found = list(faults) + _not_within(_objections(model, arguments, refusal), faults)
+    found += [Fault(path=path, code="unknown_argument", message="") for path in meant]
     first_of_each: dict[Path, Fault] = {}
     for fault in found:
         first_of_each.setdefault(fault.path, fault)
     order = _names_of(model)
     ordered = sorted(first_of_each.values(), key=lambda fault: _position(fault, order))
-    violations = [_violation(model, fault) for fault in ordered[:VIOLATIONS_MAX]]
-    if len(ordered) > VIOLATIONS_MAX:
-        message = f"and {len(ordered) - VIOLATIONS_MAX} more violations"
+    violations = list(
+        _that_fit(_violation(tool, arguments, fault, meant) for fault in ordered[:VIOLATIONS_MAX])
+    )
+    if len(ordered) > len(violations):
+        message = f"and {len(ordered) - len(violations)} more violations"
         violations.append(Violation(field=WHOLE_CALL, code="too_many_violations", message=message))
     return tuple(violations)
 
 
-def not_permitted(field: str, received: Any, permitted: Sequence[Any]) -> Violation:
-    """The violation of a closed set.
-
-    The suggestion is mechanical where the value is one member but for its spelling; everything
-    else is a choice.
-
-    >>> violation = not_permitted("status", "OPEN", ["open", "pending", "closed"])
-    >>> violation.message, violation.suggestion, violation.repair.value
-    ('must be one of: open, pending, closed', 'open', 'mechanical')
-    >>> not_permitted("status", "opened", ["open", "pending", "closed"]).suggestion is None
-    True
-    """
-    by_text = {_said(value): value for value in permitted}
-    nearest: Iterable[str] = by_text
-    message = f"must be one of: {', '.join(by_text)}"
-    if len(by_text) > PERMITTED_MAX:
-        nearest = nearest_first(_said(received), by_text)[:PERMITTED_MAX]
-        message = f"must be one of {len(by_text)} values; the nearest are: {', '.join(nearest)}"
-    same = [
-        value
-        for value in by_text.values()
-        if isinstance(value, str)
-        and isinstance(received, str)
-        and folded(value) == folded(received)
-    ]
-    return Violation(
-        field=field,
-        code="not_permitted",
-        message=message,
-        received=shown(received),
-        permitted=tuple(by_text[text] for text in nearest),
-        permitted_count=len(by_text),
-        suggestion=same[0] if len(same) == 1 else None,
-        repair=Repair.MECHANICAL if len(same) == 1 else Repair.CHOICE,
-    )
+def _that_fit(violations: Iterator[Violation]) -> Iterator[Violation]:
+    """Those that there is room for; the first one always."""
+    left = VIOLATIONS_BYTES_MAX
+    for number, violation in enumerate(violations):
+        left -= len(json.dumps(violation.to_json(), ensure_ascii=False).encode())
+        if left < 0 and number > 0:
+            return
+        yield violation
 
 
 def _objections(
-    shape: Shape, arguments: Mapping[str, Any], refusal: ValidationError | None
+    model: type[BaseModel], arguments: Mapping[str, Any], refusal: ValidationError | None
 ) -> list[Fault]:
     if refusal is None:
         return []
+    shape = Shape(model)
     objections = [_objection(shape, arguments, error) for error in refusal.errors()]
     forks = {each.fork for each in objections if each.fork is not None}
     # From the inside out, so that a fork within a fork is settled first.
@@ -131,7 +124,8 @@ def _objection(
     elif code in {"not_permitted", "missing"}:
         permitted = shape.closed_set(path)
         if permitted and code == "not_permitted":
-            message = not_permitted("", received, permitted).message
+            members = [Member(value=value) for value in permitted]
+            message = not_permitted("", received, members).message
     if code == "missing":
         received = None
     fault = Fault(path=path, code=code, message=message, received=received, permitted=permitted)
@@ -195,23 +189,65 @@ def _not_within(objections: Sequence[Fault], faults: Sequence[Fault]) -> list[Fa
     ]
 
 
-def _violation(model: type[BaseModel], fault: Fault) -> Violation:
+def _violation(
+    tool: Tool, arguments: Mapping[str, Any], fault: Fault, meant: Mapping[Path, str]
+) -> Violation:
     field = ".".join(str(shown(str(part))) for part in fault.path) or WHOLE_CALL
+    if fault.path in meant:
+        return _misnamed(field, arguments, fault, meant[fault.path])
     if fault.code == "unknown_argument":
-        return _unknown(field, fault, model)
-    if fault.code == "not_permitted" and fault.permitted:
-        closed = not_permitted(field, fault.received, fault.permitted)
-        return replace(closed, message=fault.message)
+        return _unknown(field, fault, tool.arguments)
+    if fault.permitted:
+        return _outside(tool, field, fault)
+    respelling = respelt(tool.arguments, arguments, fault)
+    repair = Repair.ASK_USER if fault.code == "missing" else Repair.CHOICE
+    return Violation(
+        field=field,
+        code=fault.code,
+        message=fault.message,
+        received=shown(fault.received),
+        suggestion=respelling,
+        repair=repair if respelling is None else Repair.MECHANICAL,
+    )
+
+
+def _outside(tool: Tool, field: str, fault: Fault) -> Violation:
+    """A value that is in no closed set, or none at all where one of a closed set has to be."""
+    members = closed_set(tool.arguments, fault.path)
+    is_whole = tuple(member.value for member in members) == fault.permitted
+    if not is_whole:
+        members = tuple(Member(value=value) for value in fault.permitted)
+    lookup = None
+    if is_whole and len(members) > PERMITTED_MAX:
+        lookup = lookup_of(tool.name, field, fault.received)
+    if fault.code == "not_permitted":
+        closed = not_permitted(field, fault.received, members)
+        # The sentence of a validator of the author's is the better one.
+        own = fault.message if not fault.message.startswith("must be one of ") else closed.message
+        return replace(closed, message=own, lookup=lookup)
     return Violation(
         field=field,
         code=fault.code,
         message=fault.message,
         received=shown(fault.received),
         permitted=fault.permitted[:PERMITTED_MAX],
-        permitted_count=len(fault.permitted) or None,
-        repair=Repair.ASK_USER
-        if fault.code == "missing" and not fault.permitted
-        else Repair.CHOICE,
+        permitted_count=len(members),
+        lookup=lookup,
+    )
+
+
+def _misnamed(field: str, arguments: Mapping[str, Any], fault: Fault, name: str) -> Violation:
+    """An argument that has another one's name but for a slip."""
+    value: Any = arguments
+    for part in (*fault.path[:-1], name):
+        value = value[part]
+    return Violation(
+        field=field,
+        code=fault.code,
+        message=f"is not an argument of this tool; {name} is, and was left out",
+        received=shown(value),
+        suggestion=name,
+        repair=Repair.MECHANICAL,
     )
 
 
@@ -224,6 +260,7 @@ def _unknown(field: str, fault: Fault, model: type[BaseModel]) -> Violation:
         )
     names = nearest_first(str(fault.path[0]), _names_of(model))
     takes = f"it takes: {', '.join(names[:PERMITTED_MAX])}" if names else "it takes none"
+    adds_nothing = is_sent_along(fault.path, fault.received)
     return Violation(
         field=field,
         code=fault.code,
@@ -231,6 +268,7 @@ def _unknown(field: str, fault: Fault, model: type[BaseModel]) -> Violation:
         received=shown(fault.received),
         permitted=tuple(names[:PERMITTED_MAX]),
         permitted_count=len(names),
+        repair=Repair.MECHANICAL if adds_nothing else Repair.CHOICE,
     )
 
 
@@ -251,7 +289,3 @@ def _position(fault: Fault, order: Sequence[str]) -> tuple[Any, ...]:
             for part in fault.path
         ],
     )
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(shown(value))

@@ -5,6 +5,7 @@ Nothing here decides anything: a look-alike is shown, never acted upon.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -12,6 +13,10 @@ from collections.abc import Iterable, Sequence
 _LENGTH_MAX = 32
 
 _SEPARATORS = str.maketrans({"-": "_", " ": "_"})
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+# In a shorter name one letter more or less makes another word: to, no, id, ip.
+_SLIP_LENGTH_MIN = 3
 
 
 def distance(one: str, other: str) -> int:
@@ -35,11 +40,42 @@ def distance(one: str, other: str) -> int:
 def folded(word: str) -> str:
     """The word without what people spell as they like: case, outer spaces, and "-", "_", " ".
 
-    >>> folded(" Requested-by Customer ")
-    'requested_by_customer'
+    Width too: what an input method for Chinese or Japanese writes is the same letter.
+
+    >>> folded(" Requested-by Customer "), folded("ＥＵＲ")
+    ('requested_by_customer', 'eur')
     """
-    text = unicodedata.normalize("NFC", word).strip().casefold()
-    return unicodedata.normalize("NFC", text).translate(_SEPARATORS)
+    text = unicodedata.normalize("NFKC", word).strip().casefold()
+    return unicodedata.normalize("NFKC", text).translate(_SEPARATORS)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two words are one in two spellings; humps are separators too.
+
+    >>> alike("requestedByCustomer", "REQUESTED BY CUSTOMER"), alike("opened", "open")
+    (True, False)
+    """
+    return folded(one) == folded(other) or _unhumped(one) == _unhumped(other)
+
+
+def is_slip(name: str, meant: str) -> bool:
+    """Whether a name is another one in another spelling, or but for one slip of the keyboard.
+
+    Another digit is another name, and so is one letter more or less in a very short one.
+
+    >>> is_slip("chargeId", "charge_id"), is_slip("chrage_id", "charge_id")
+    (True, True)
+    >>> is_slip("line2", "line1"), is_slip("on", "no")
+    (False, False)
+    """
+    if max(len(name), len(meant)) > 2 * _LENGTH_MAX:
+        return False
+    one, other = _unhumped(name).replace("_", ""), _unhumped(meant).replace("_", "")
+    if one == other:
+        return True
+    if min(len(one), len(other)) < _SLIP_LENGTH_MIN or _digits(one) != _digits(other):
+        return False
+    return distance(one, other) == 1
 
 
 def nearest_first(word: str, words: Iterable[str]) -> list[str]:
@@ -58,6 +94,23 @@ def nearest_first(word: str, words: Iterable[str]) -> list[str]:
     return sorted(words, key=unlikeness)
 
 
+def best_first(query: str, names: Iterable[str]) -> list[str]:
+    """The names, best answer to a search first: spelt so, beginning so, holding it, or just like.
+
+    >>> best_first("korea", ["IRAN", "NORTH_KOREA", "KOREA_REPUBLIC_OF", "KOREA"])
+    ['KOREA', 'KOREA_REPUBLIC_OF', 'NORTH_KOREA', 'IRAN']
+    """
+    wanted = folded(query[: 4 * _LENGTH_MAX])
+
+    def answers(name: str) -> int:
+        other = folded(name)
+        if other == wanted:
+            return 0
+        return 1 if other.startswith(wanted) else 2 if wanted in other else 3
+
+    return sorted(nearest_first(query, names), key=answers)
+
+
 def look_alikes(word: str, words: Iterable[str], *, distance_max: int = 2) -> Sequence[str]:
     """Those words that a slip of the keyboard could have turned into ``word``, nearest first.
 
@@ -72,3 +125,11 @@ def look_alikes(word: str, words: Iterable[str], *, distance_max: int = 2) -> Se
         if abs(len(word) - len(other)) <= distance_max
     )
     return [other for apart, other in sorted(near) if 0 < apart <= distance_max]
+
+
+def _unhumped(word: str) -> str:
+    return folded(_HUMP.sub("_", word))
+
+
+def _digits(word: str) -> list[str]:
+    return [character for character in word if character.isdigit()]

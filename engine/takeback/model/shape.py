@@ -63,6 +63,19 @@ def single(model: type[BaseModel], name: str) -> type[BaseModel]:
     return create_model(model.__name__, __config__=model.model_config, **fields)
 
 
+def parsed(model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:
+    """The model of the given arguments; raises pydantic's ValidationError.
+
+    What is not declared is refused, also where the model would let it pass.
+
+    >>> class Refund(BaseModel):
+    ...     charge_id: str
+    >>> parsed(Refund, {"charge_id": "ch_1"})
+    Refund(charge_id='ch_1')
+    """
+    return model.model_validate(given, extra="forbid", by_alias=True, by_name=True)
+
+
 class Shape:
     """The core schema of one argument model."""
 
@@ -75,14 +88,33 @@ class Shape:
 
     def closed_set(self, path: Path) -> tuple[Any, ...]:
         """The permitted values at ``path`` in declared order; empty where any value may stand."""
+        return tuple(dict.fromkeys(value for value, _ in self.members(path)))
+
+    def members(self, path: Path) -> list[tuple[Any, str | None]]:
+        """The permitted values at ``path`` and, where an Enum names them, their names."""
         permitted: list[Any] = []
         for node in self._at(path):
             if node["type"] == "literal":
                 permitted += node["expected"]
             elif node["type"] == "enum":
                 permitted += node["members"]
-        plain = (value.value if isinstance(value, Enum) else value for value in permitted)
-        return tuple(dict.fromkeys(plain))
+        return [
+            (value.value, value.name) if isinstance(value, Enum) else (value, None)
+            for value in permitted
+        ]
+
+    def names(self, path: Path) -> tuple[tuple[str, str], ...]:
+        """The fields of the object at ``path``, each with what a caller calls it.
+
+        Empty where there is none, or where it may be one of several.
+        """
+        nodes = [node for node in self._at(path) if "fields" in node]
+        if len(nodes) != 1:
+            return ()
+        return tuple(
+            (name, alias if isinstance(alias := field.get("validation_alias"), str) else name)
+            for name, field in _fields(nodes[0])
+        )
 
     def kinds(self, path: Path) -> frozenset[str]:
         """The types that a value at ``path`` may have, as pydantic's core schema calls them."""

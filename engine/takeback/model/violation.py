@@ -31,7 +31,9 @@ class Violation:
     """One violated rule of a tool's schema.
 
     ``field`` is a path such as ``lines.0.amount``. ``permitted`` holds the nearest few of
-    ``permitted_count`` permitted values. ``suggestion`` is never applied by the engine.
+    ``permitted_count`` permitted values, and ``lookup`` is the ready call that searches the rest.
+    ``suggestion`` is never applied by the engine; of an unknown argument it is the name that was
+    meant, and one without it that is mechanical is left out.
     """
 
     field: str
@@ -41,6 +43,7 @@ class Violation:
     permitted: Sequence[Any] = ()
     permitted_count: int | None = None
     suggestion: Any = None
+    lookup: Mapping[str, Any] | None = None
     repair: Repair = Repair.CHOICE
 
     def to_json(self) -> dict[str, Any]:
@@ -56,6 +59,8 @@ class Violation:
             document["permitted_count"] = self.permitted_count
         if self.suggestion is not None:
             document["suggestion"] = self.suggestion
+        if self.lookup is not None:
+            document["lookup"] = dict(self.lookup)
         document["repair"] = self.repair.value
         return document
 
