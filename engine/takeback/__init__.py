@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from takeback.client.batching import Call
     from takeback.client.looking import Shown
     from takeback.ledger.barrier import Page
+    from takeback.ledger.faults import Fault
     from takeback.model.envelope import Envelope
     from takeback.model.errors import (
         HandlerError,
         InvalidCatalog,
         InvalidReference,
         InvalidSettings,
+        NoAccess,
         NoSuchRef,
         NotDispatched,
         NotRestorable,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         RestoreConflict,
         RetryTransaction,
         TakebackError,
+        TransactionAborted,
         Unavailable,
     )
     from takeback.model.handler import (
@@ -52,12 +55,14 @@ _HOMES = {
     "takeback.client.batching": ("Call",),
     "takeback.client.looking": ("Shown",),
     "takeback.ledger.barrier": ("Page",),
+    "takeback.ledger.faults": ("Fault",),
     "takeback.model.envelope": ("Envelope",),
     "takeback.model.errors": (
         "HandlerError",
         "InvalidCatalog",
         "InvalidReference",
         "InvalidSettings",
+        "NoAccess",
         "NoSuchRef",
         "NotDispatched",
         "NotRestorable",
@@ -66,6 +71,7 @@ _HOMES = {
         "RestoreConflict",
         "RetryTransaction",
         "TakebackError",
+        "TransactionAborted",
         "Unavailable",
     ),
     "takeback.model.handler": (
@@ -88,12 +94,14 @@ __all__ = [
     "Attempt",
     "Call",
     "Envelope",
+    "Fault",
     "Found",
     "Handler",
     "HandlerError",
     "InvalidCatalog",
     "InvalidReference",
     "InvalidSettings",
+    "NoAccess",
     "NoSuchRef",
     "NotDispatched",
     "NotRestorable",
@@ -108,6 +116,7 @@ __all__ = [
     "Shown",
     "Takeback",
     "TakebackError",
+    "TransactionAborted",
     "Unavailable",
 ]
 

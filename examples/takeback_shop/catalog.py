@@ -16,6 +16,7 @@ from takeback.declare import (
     GATED,
     KEYED,
     LOOKUP,
+    OMIT,
     READ_ONLY,
     SILENT,
     STAGING,
@@ -110,7 +111,7 @@ CATALOG = Catalog(
     Tool(
         "search_orders",
         SearchOrders,
-        effect=Read(),
+        effect=Read(on_forbidden=OMIT),
         description="Finds orders, customers and tickets by a person's words.",
         tier=SILENT,
         inline=True,
@@ -208,7 +209,7 @@ CATALOG = Catalog(
     Tool(
         "export_orders",
         ExportOrders,
-        effect=Read(),
+        effect=Read(on_forbidden=OMIT),
         description="Exports orders as csv or json: how many, their totals, and the first rows.",
         tier=SILENT,
         exposure=READ_ONLY,

@@ -13,6 +13,7 @@ from takeback.declare import (
     COMPENSATE,
     CONFLICT,
     KEYED,
+    OMIT,
     Affects,
     Approval,
     Catalog,
@@ -69,7 +70,7 @@ CLOSE = Tool(
     description="Changes a ticket.",
     key=("ticket_id", "status"),
 )
-SEARCH = Tool("search_orders", Query, effect=Read(), description="Finds orders.")
+SEARCH = Tool("search_orders", Query, effect=Read(on_forbidden=OMIT), description="Finds orders.")
 
 WHOLE = Handler(perform=face, restore=face, preview=face, find=face, drift=face)
 

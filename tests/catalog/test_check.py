@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import pydantic
 from pydantic import BaseModel, Field, field_validator
 from takeback import declare
-from takeback.declare import Catalog, Money, Read, Tool, hours
+from takeback.declare import OMIT, Catalog, Money, Read, Tool, hours
 from takeback.declare.tool import Key
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def upgraded(arguments: dict) -> dict:
 
 
 def row(name: str) -> Tool:
-    return Tool(name, Refund, effect=Read(), description=f"Does {name}.", upgrades={1: upgraded})
+    effect = Read(on_forbidden=OMIT)
+    return Tool(name, Refund, effect=effect, description=f"Does {name}.", upgrades={1: upgraded})
 
 
 CATALOG = Catalog(row("one"), *map(row, NAMES), declare.Tool("two", Refund, effect=None))

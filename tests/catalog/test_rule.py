@@ -21,6 +21,7 @@ from takeback.declare import (
     Key,
     Limit,
     Local,
+    Read,
     Remote,
     Wording,
     window,
@@ -54,6 +55,14 @@ def test_every_problem_of_every_row_is_named_at_once():
         "row 'restore'",
         "handler 'search'",
     ]
+
+
+def test_a_read_that_does_not_say_what_becomes_of_the_forbidden_is_refused():
+    """S0.12: a missing declaration fails the build, and names both words."""
+    (line,) = problems(dataclasses.replace(SEARCH, effect=Read()))
+    assert "it doesn't say what becomes of what the caller may not see" in line
+    assert "OMIT" in line and "SAY_NO_ACCESS" in line
+    assert len(registry(SEARCH)) == 1
 
 
 def test_a_write_tool_that_forgot_its_key_is_refused():

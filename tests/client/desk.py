@@ -139,6 +139,7 @@ class Handlers:
             "deliver": played,
             "find_books": Handler(perform=self.find),
             "look": Handler(perform=self.play),
+            "seek": Handler(perform=self.play),
         }
 
     def send(self, arguments, attempt):

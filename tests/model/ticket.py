@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from takeback.declare import Currency, Email, Instant, Money, Read, Text, Tool
+from takeback.declare import OMIT, Currency, Email, Instant, Money, Read, Text, Tool
 from takeback.model.arguments import validate
 from takeback.model.errors import InvalidArguments
 from takeback.model.violation import Violation
@@ -62,7 +62,8 @@ class Everything(BaseModel):
 
 
 def tool(model: type[BaseModel], **row: Any) -> Tool:
-    return Tool("update_ticket", model, effect=Read(), description="Changes a ticket.", **row)
+    effect = Read(on_forbidden=OMIT)
+    return Tool("update_ticket", model, effect=effect, description="Changes a ticket.", **row)
 
 
 TOOL = tool(Everything)

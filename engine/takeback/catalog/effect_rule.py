@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 
 from takeback.declare import COMPENSATE, Blind, Keyed, Local, Lookup, Read, Remote, Tool
+from takeback.declare.effect import OnForbidden
 from takeback.model.handler import Handler
 
 Problem = tuple[str, str]
@@ -19,12 +20,16 @@ def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
     """What is wrong with the row's effect; faces are looked for where there is a handler."""
     effect: Any = tool.effect
     if not isinstance(effect, Read | Local | Remote):
-        yield "its effect is none", "write effect=Read(), Local(...) or Remote(...)"
+        yield "its effect is none", "write effect=Read(...), Local(...) or Remote(...)"
         return
     known: Read | Local | Remote = effect
     match known:
         case Read():
-            return
+            if not isinstance(effect.on_forbidden, OnForbidden):
+                yield (
+                    "it doesn't say what becomes of what the caller may not see",
+                    "write Read(on_forbidden=OMIT) for a search, =SAY_NO_ACCESS for one thing",
+                )
         case Local():
             yield from _local(known)
             yield from _needs(handler, "restore", "a local effect is taken back by its handler")

@@ -1,7 +1,7 @@
 """Whatever happens inside a request becomes an answer: the one place for what nobody foresaw.
 
-The model learns a trace id and what became of the effect. The operator finds the rest under that id,
-in the log and, for a month, in the ledger. What the tool's author has to see is raised instead.
+The model learns a trace id and what became of the effect. The operator finds the rest under that
+id, in the log and, for a month, in the ledger. What the tool's author has to see is raised instead.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn, final
 
 from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
+from takeback.client.narrowing import require_narrowing, require_stretch
 from takeback.client.owning import in_transaction
 from takeback.client.refusing import refuse
 from takeback.client.restore_tool import RESTORE
@@ -32,13 +32,26 @@ BARRIER_PAUSE_SECONDS = 0.025
 """Forty looks of 25 ms: a reader waits a second for appenders before it says who holds it back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@final
 class Shown:
-    """One intent whole: its lean envelope, its place in the lifecycle and its timeline."""
+    """One intent whole: its lean envelope, its place in the lifecycle and its timeline.
 
-    envelope: Envelope
-    entry: Entry
-    events: Sequence[Stored]
+    For operators. It has the stored bodies, so it can't be turned into text, JSON or a pickle as it
+    is; ``envelope.full`` has what may be disclosed at a door.
+    """
+
+    __slots__ = ("entry", "envelope", "events")
+
+    def __init__(self, *, envelope: Envelope, entry: Entry, events: Sequence[Stored]) -> None:
+        self.envelope = envelope
+        self.entry = entry
+        self.events = events
+
+    def __repr__(self) -> str:
+        return f"<all about {self.envelope.ref}>"
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError("an intent leaves as a lean envelope, or by disclose() at a door")
 
 
 def find(context: Context, tx: Tx, ref: str) -> Entry:
@@ -142,14 +155,18 @@ def list_intents(
     since: timedelta | None,
     limit: int,
 ) -> list[dict[str, Any]]:
-    """The newest intents that match, in the shape of CONTRACT's ``list``."""
+    """The newest intents that match, in the shape of CONTRACT's ``list``.
+
+    Raises InvalidArguments.
+    """
+    age = require_narrowing(state=state, tool=tool, run=run, since=since, limit=limit)
     entries = reading.list_intents(
         tx,
         context.tenant,
         state=state,
         tool=tool,
         run=run,
-        age_us=None if since is None else since // timedelta(microseconds=1),
+        age_us=None if age is None else age // timedelta(microseconds=1),
         limit=limit,
     )
     return [_line(context, entry) for entry in entries]
@@ -176,7 +193,11 @@ def _iso(at: datetime | None) -> str | None:
 
 
 def events(context: Context, after: int, limit: int) -> Page:
-    """The log behind position ``after`` of every tenant, none skipped; see ``ledger.barrier``."""
+    """The log behind position ``after`` of every tenant, none skipped; see ``ledger.barrier``.
+
+    Raises InvalidArguments and DatabaseUnavailable.
+    """
+    require_stretch(after=after, limit=limit)
     with context.database.statements() as tx:
         return read_log(
             tx,

@@ -106,9 +106,13 @@ SAY_NO_ACCESS = OnForbidden.SAY_NO_ACCESS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Changes nothing; never recorded."""
+    """Changes nothing; never recorded.
 
-    on_forbidden: OnForbidden = OMIT
+    ``on_forbidden`` has no default: a search leaves out what the caller may not see (OMIT), a look
+    at one thing says that there is no access (SAY_NO_ACCESS), whether it exists or not.
+    """
+
+    on_forbidden: OnForbidden | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

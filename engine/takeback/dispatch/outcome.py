@@ -1,7 +1,8 @@
 """What became of an attempt, and the command that says so to the ledger.
 
-Only ``NotDispatched``, ``Rejected`` and ``InvalidReference`` prove that nothing happened, and an
-attempt that was never called. Whatever else ends an attempt that had begun leaves it in doubt.
+Only ``NotDispatched``, ``Rejected``, ``NoAccess`` and ``InvalidReference`` prove that nothing
+happened, and an attempt that was never called. Whatever else ends an attempt that had begun leaves
+it in doubt.
 """
 
 from __future__ import annotations
@@ -61,9 +62,11 @@ def of_refusal(problem: errors.TakebackError) -> Outcome:
         case errors.NotDispatched():
             return Outcome(kind="deferred", retry_after_s=problem.retry_after_s)
         case errors.Rejected():
-            return _failed(problem.code, problem.message, list(problem.alternatives))
+            return _failed(errors.Rejected.code, problem.message, list(problem.alternatives))
         case errors.InvalidReference():
             return _failed(problem.code, problem.message, list(problem.permitted))
+        case errors.NoAccess():
+            return _failed(problem.code, problem.message, [])
         case errors.OutcomeUnknown():
             return Outcome(kind="in_doubt", cause="outcome_unknown")
         case _:

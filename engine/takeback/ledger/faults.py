@@ -54,7 +54,7 @@ ON CONFLICT (tenant, trace_id) DO NOTHING
 
 FORGET = Statement(
     name="forget_faults",
-    sentence="Forgets the oldest faults that are past their time, passing by those being forgotten.",
+    sentence="Forgets the oldest faults past their time, passing by those that are being forgotten.",
     index="faults_age",
     lock="FOR UPDATE SKIP LOCKED on what it forgets",
     text=text("""

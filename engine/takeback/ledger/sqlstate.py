@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Literal
 
 import psycopg
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm.exc import StaleDataError
 
 from takeback.model.errors import (
     DatabaseUnavailable,
@@ -20,6 +22,10 @@ from takeback.model.errors import (
 # The transaction is lost and the same one may succeed: serialization failure, deadlock, and the
 # timeouts that the owner of the connection has set on locks and statements.
 RETRY = frozenset({"40001", "40P01", "55P03", "57014"})
+
+# Of these: whose lock was not had in time, or in a circle; and what took too long or was cancelled.
+LOCKED = frozenset({"40P01", "55P03"})
+TIMED_OUT = frozenset({"57014"})
 
 # The server is going away, starting, or full, or it ended our connection for being open too long.
 UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "25P04", "57P05"})
@@ -66,6 +72,12 @@ def translate(problem: BaseException) -> TakebackError | None:
     """Our error for one of the driver's; None when it is a fault of ours to be seen as such."""
     if isinstance(problem, PoolTimeout | DisconnectionError):
         return DatabaseUnavailable("no connection to the database became free in time")
+    if isinstance(problem, StaleDataError):
+        # Somebody else has changed or deleted the row since the session has read it.
+        return RetryTransaction(
+            "rows that a handler has read were changed by somebody else before it wrote them: "
+            "roll the transaction back and run all of it again"
+        )
     if isinstance(problem, DBAPIError):
         problem = problem.orig or problem
     if not isinstance(problem, psycopg.Error):
@@ -82,6 +94,22 @@ def translate(problem: BaseException) -> TakebackError | None:
     lost = isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
     if state in UNAVAILABLE or (state or "").startswith("08") or (state is None and lost):
         return DatabaseUnavailable("the database can't be reached, or went away")
+    return None
+
+
+def waited_for(problem: BaseException) -> Literal["lock", "time"] | None:
+    """What was waited for in vain behind ``problem``: somebody's lock, or the end of a statement.
+
+    None for every other failure: after one of these two a savepoint can be undone and gone on from.
+    """
+    behind: BaseException | None = problem
+    while behind is not None:
+        cause = behind.orig if isinstance(behind, DBAPIError) else behind
+        if isinstance(cause, psycopg.Error):
+            if cause.sqlstate in LOCKED:
+                return "lock"
+            return "time" if cause.sqlstate in TIMED_OUT else None
+        behind = behind.__cause__
     return None
 
 

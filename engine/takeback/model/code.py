@@ -95,8 +95,8 @@ _ANSWERED = (
         name="preview_stale",
         class_=Class.INVALID_REQUEST,
         where=(Where.CALL,),
-        meaning="`expect` is not what the call would affect: no preview has issued it, or the world "
-        "has changed since",
+        meaning="`expect` is not what the call would affect: no preview has issued it, or the "
+        "world has changed since",
         advice="take a new preview and look at it, or leave `expect` out",
     ),
     Code(
@@ -111,8 +111,8 @@ _ANSWERED = (
         class_=Class.INVALID_REQUEST,
         repeat_can_succeed=True,
         where=(Where.CALL, Where.READ, Where.RESTORE, Where.PERSON),
-        meaning="the connection has no transaction that could be joined: autocommit, failed, closed "
-        "or read-only",
+        meaning="the connection has no transaction that could be joined: autocommit, failed, "
+        "closed or read-only",
         advice="the author of the tool begins one, or passes None",
     ),
     Code(

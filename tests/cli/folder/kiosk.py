@@ -20,6 +20,7 @@ from takeback.declare import (
     COMPENSATE,
     DIFFERS,
     GATED,
+    OMIT,
     STAGING,
     Affects,
     Approval,
@@ -111,7 +112,7 @@ CATALOG = Catalog(
         approval=Approval(argument="amount", over=100),
     ),
     Tool("jam", Words, effect=Local(), description="Always breaks.", key=("words",)),
-    Tool("seek", Words, effect=Read(), description="Finds walls."),
+    Tool("seek", Words, effect=Read(on_forbidden=OMIT), description="Finds walls."),
 )
 
 
