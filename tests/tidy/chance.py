@@ -24,7 +24,7 @@ SLEEPS = ("asyncio.sleep", "time.sleep")
 # Fakes have a clock of their own to give; what is measured needs one to measure with.
 CLOCK_AND_DICE_ALLOWED = {
     # The composition root: what the rooms below are handed comes from here.
-    "takeback.app": ("secrets.token_bytes", "time.monotonic"),
+    "takeback.desk": ("secrets.token_bytes", "time.monotonic"),
     "takeback.bench": (*CLOCKS, *DICE),
     # How far this machine's clock is from the database's is what it looks for.
     "takeback.cli.doctor": ("time.time",),

@@ -11,6 +11,7 @@ from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
 from takeback.client.owning import in_transaction
+from takeback.client.permitted_tool import PERMITTED, answer_permitted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_tool
 from takeback.client.request import Request, prepare
 from takeback.client.restore_tool import RESTORE
@@ -39,13 +40,22 @@ class Call:
 
 
 def call_many(
-    context: Context, given: object, calls: Sequence[Call], *, run: str | None, principal: str
+    context: Context,
+    given: object,
+    calls: Sequence[Call],
+    *,
+    run: str | None,
+    principal: str,
+    on_behalf_of: str | None,
 ) -> list[Envelope]:
     """An envelope for each of ``calls``, in their order; a refused one does not stop the others.
 
     Raises RetryTransaction when the caller's transaction is lost.
     """
-    checked = [_checked(context, call, run=run, principal=principal) for call in calls]
+    checked = [
+        _checked(context, call, run=run, principal=principal, on_behalf_of=on_behalf_of)
+        for call in calls
+    ]
     return guarded(
         context,
         Course(tool=None, run=run, principal=principal),
@@ -66,7 +76,7 @@ def _call_many(
 
 
 def _checked(
-    context: Context, call: Call, *, run: str | None, principal: str
+    context: Context, call: Call, *, run: str | None, principal: str, on_behalf_of: str | None
 ) -> Request | Wish | Envelope:
     trace_id = context.entropy(8).hex()
     given: Any = call
@@ -79,14 +89,24 @@ def _checked(
     return guarded(
         context,
         Course(tool=call.tool, run=run, principal=principal),
-        lambda inside: _prepared(inside, call, trace_id, run=run, principal=principal),
+        lambda inside: _prepared(
+            inside, call, trace_id, run=run, principal=principal, on_behalf_of=on_behalf_of
+        ),
         as_it_is,
     )
 
 
 def _prepared(
-    context: Context, call: Call, trace_id: str, *, run: str | None, principal: str
+    context: Context,
+    call: Call,
+    trace_id: str,
+    *,
+    run: str | None,
+    principal: str,
+    on_behalf_of: str | None,
 ) -> Request | Wish | Envelope:
+    if call.tool == PERMITTED.name:
+        return answer_permitted(context, call.arguments, trace_id)
     try:
         if call.tool == RESTORE.name:
             ref = ref_of(call.arguments, {"repeat_of": call.repeat_of})
@@ -102,6 +122,7 @@ def _prepared(
             repeat_of=call.repeat_of,
             expect=None,
             not_before=None,
+            on_behalf_of=on_behalf_of,
             trace_id=trace_id,
         )
     except errors.InvalidArguments as problem:
@@ -131,11 +152,7 @@ def _recorded(
     """Answers for the calls that could be recorded together: remote ones, the first of each key."""
     first: dict[str, tuple[int, Request]] = {}
     for place, one in enumerate(checked):
-        if (
-            isinstance(one, Request)
-            and isinstance(one.bound.tool.effect, Remote)
-            and one.repeat_of is None
-        ):
+        if isinstance(one, Request) and isinstance(one.bound.tool.effect, Remote) and one.is_plain:
             first.setdefault(one.event.key, (place, one))
     answers: dict[int, Envelope] = {}
     for batch in _statements(first.values()):

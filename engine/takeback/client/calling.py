@@ -22,6 +22,7 @@ from takeback.client.course import Course
 from takeback.client.face import call_face, matches_of
 from takeback.client.faulting import as_it_is, guarded
 from takeback.client.owning import in_transaction
+from takeback.client.permitted_tool import PERMITTED, answer_permitted
 from takeback.client.refusing import (
     refuse,
     refuse_arguments,
@@ -62,6 +63,7 @@ def call(
     repeat_of: str | None,
     expect: str | None,
     not_before: datetime | None,
+    on_behalf_of: str | None,
     savepoint: bool | None,
 ) -> Envelope:
     """One tool call, in the transaction ``given`` or, when that is None, in one of its own.
@@ -83,6 +85,7 @@ def call(
             repeat_of=repeat_of,
             expect=expect,
             not_before=not_before,
+            on_behalf_of=on_behalf_of,
             savepoint=savepoint,
         ),
         as_it_is,
@@ -100,9 +103,12 @@ def _call(
     repeat_of: str | None,
     expect: str | None,
     not_before: datetime | None,
+    on_behalf_of: str | None,
     savepoint: bool | None,
 ) -> Envelope:
     trace_id = context.entropy(8).hex()
+    if tool == PERMITTED.name:
+        return answer_permitted(context, arguments, trace_id)
     try:
         request = prepare(
             context,
@@ -113,6 +119,7 @@ def _call(
             repeat_of=repeat_of,
             expect=expect,
             not_before=not_before,
+            on_behalf_of=on_behalf_of,
             trace_id=trace_id,
         )
         return in_transaction(

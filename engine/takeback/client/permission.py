@@ -14,8 +14,11 @@ from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
 from takeback.declare import Approval, Tool
 from takeback.log import logger
+from takeback.model import errors
 from takeback.model.command import ApprovalCause
+from takeback.model.intent import Intent
 from takeback.model.policy import Proposal, Verdict, verdict_of
+from takeback.model.principal import is_agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,24 @@ def permission(context: Context, tool: Tool, proposal: Proposal) -> Asked | Forb
             return asked(tool, "policy")
         case _:
             return None
+
+
+def require_granted(context: Context, intent: Intent, *, run: str | None, principal: str) -> None:
+    """Raises NotGranted when an agent may not take back ``intent``.
+
+    It may take back what its own principal did, what agents did in its own run, and what its app
+    grants. Persons may take back anything of their tenant.
+    """
+    if not is_agent(principal) or principal == intent.principal:
+        return
+    if run is not None and run == intent.run and is_agent(intent.principal):
+        return
+    granted = context.grants.get(principal, frozenset())
+    if "*" in granted or intent.principal in granted:
+        return
+    raise errors.NotGranted(
+        f"{intent.ref} was done by somebody else, in another run: ask a person to take it back"
+    )
 
 
 def asked(tool: Tool, cause: ApprovalCause) -> Asked:

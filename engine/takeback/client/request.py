@@ -51,6 +51,11 @@ class Request:
     affected: tuple[bytes, str] | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the recording itself has to be looked at."""
+        return not (self.repeat_of or self.former_keys or self.looks_ahead)
+
+    @property
     def looks_ahead(self) -> bool:
         """Whether more has to be known than the call says, before it is recorded."""
         tool = self.bound.tool
