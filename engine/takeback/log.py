@@ -25,12 +25,19 @@ logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
     wrapper_class=structlog.stdlib.BoundLogger,
 )
 
+answers: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+    logging.getLogger("takeback.answers"),
+    processors=_BEFORE,
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
+"""At debug, a line for each answer that leaves, with its sizes: wanted apart from the rest."""
 
-def configure(kind: str, *, brief: bool = False) -> None:
+
+def configure(kind: str, *, brief: bool = False, answered: bool = False) -> None:
     """Sends the log of this process to stderr: ``console`` for people, ``json`` for programs.
 
     ``brief`` is for a command that somebody waits for: errors only, and of an exception no more
-    than its last line.
+    than its last line. ``answered`` adds a line for each answer that leaves, with its sizes.
     """
     renderer: Any = structlog.processors.JSONRenderer()
     if kind == "console":
@@ -58,6 +65,7 @@ def configure(kind: str, *, brief: bool = False) -> None:
         ours.propagate = False
     if brief:
         logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)
+    logging.getLogger("takeback.answers").setLevel(logging.DEBUG if answered else logging.NOTSET)
 
 
 def _shorten(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:

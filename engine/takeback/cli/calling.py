@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from takeback.cli.door import Door, door_of
-from takeback.cli.failure import DONE, NO_SUCH_REF, SEE_LIST, UNAVAILABLE, exit_of
-from takeback.cli.sheet import answer_block
+from takeback.cli.door import door_of
+from takeback.cli.failure import Usage
+from takeback.cli.handing import say_answer
 from takeback.cli.typed import arguments_of
-from takeback.cli.voice import plain
-
-if TYPE_CHECKING:
-    from takeback.model.envelope import Envelope
+from takeback.model.door import Door as Exit
 
 Principal = Annotated[
     str | None,
@@ -40,6 +37,9 @@ def call(
         str | None,
         typer.Option(metavar="REF", help="Do once more, on purpose, what REF has done."),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Also everything behind the answer; for people alone.")
+    ] = False,
 ) -> int:
     """Call a tool, in a transaction of its own.
 
@@ -47,6 +47,8 @@ def call(
     """
     door = door_of(context)
     arguments = arguments_of(args)
+    if full and (principal or "").strip().startswith("agent:"):
+        raise Usage("--full is for people; expected no agent as --principal, or no --full")
     answer = door.app().call(
         None,
         tool,
@@ -56,7 +58,7 @@ def call(
         expect=expect,
         repeat_of=repeat_of,
     )
-    return _answered(door, answer)
+    return say_answer(door, answer, Exit.CLI_CALL, full=Exit.CLI_CALL_FULL if full else None)
 
 
 def restore(
@@ -76,22 +78,4 @@ def restore(
     answer = door.app().restore(
         None, ref, run=run, principal=door.principal(principal), force=force
     )
-    return _answered(door, answer)
-
-
-def _answered(door: Door, answer: Envelope) -> int:
-    error = answer.get("error")
-    code = exit_of(error["code"] if error else None)
-    if door.voice.json_wanted:
-        door.voice.document(answer.to_dict())
-        return code
-    lines = answer_block(door.voice, answer, door.app_option)
-    if code == DONE:
-        door.voice.lines(lines)
-        return code
-    for line in lines:
-        door.voice.note(line)
-    hints = door.whereabouts() if code == UNAVAILABLE else []
-    for line in [*hints, *([SEE_LIST] if code == NO_SUCH_REF else [])]:
-        door.voice.note(f"  {plain(line)}")
-    return code
+    return say_answer(door, answer, Exit.CLI_RESTORE)

@@ -65,7 +65,7 @@ class Door:
         if name is None:
             ways = "".join(f"\n  {way}" for way in process.WAYS)
             raise Usage(f"this verb needs an app, and none is named; expected one of:{ways}")
-        log.configure(self.settings.log, brief=True)
+        log.configure(self.settings.log, brief=True, answered=_wants_sizes(self.settings))
         self.voice.keep_stdout()
         self._opened = process.load(name, self.directory)
         return self._opened
@@ -83,7 +83,7 @@ class Door:
         from takeback.declare import Catalog
 
         in_force = settings or self.settings
-        log.configure(in_force.log, brief=True)
+        log.configure(in_force.log, brief=True, answered=_wants_sizes(in_force))
         self._opened = Takeback(Catalog(), handlers={}, settings=in_force)
         return self._opened
 
@@ -125,6 +125,11 @@ class Door:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+
+def _wants_sizes(settings: Settings) -> bool:
+    """Whether somebody who reads logs as JSON looks on: they hear of each answer that leaves."""
+    return settings.log == "json"
 
 
 def door_of(context: typer.Context) -> Door:

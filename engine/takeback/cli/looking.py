@@ -5,18 +5,19 @@ Without an app there are no sentences of the tools, and nothing is said of how t
 
 from __future__ import annotations
 
-import json
 import select
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, Usage
-from takeback.cli.sheet import answer_block, columns, event_of, field, timeline
+from takeback.cli.handing import say_intent, say_list
+from takeback.cli.sheet import event_of
 from takeback.cli.typed import LIMIT_MAX, POSITION_MAX, number_within, span_of, state_of
 from takeback.cli.voice import ReaderGone
+from takeback.model.door import Door as Exit
 
 if TYPE_CHECKING:
     from takeback.app import Takeback
@@ -55,17 +56,7 @@ def list_intents(
     door = door_of(context)
     wanted, span = state_of(state), span_of(since)
     found = door.ledger().list(state=wanted, tool=tool, run=run, since=span, limit=limit)
-    if door.voice.json_wanted:
-        door.voice.document(found)
-        return DONE
-    if not found:
-        door.voice.line("no intent matches")
-        return DONE
-    rows = [
-        (one["ref"], one["state"], one["recorded_at"], one["due_at"] or "-", one["summary"])
-        for one in found
-    ]
-    door.voice.lines(columns(door.voice, ("ref", "state", "recorded", "due", "summary"), rows))
+    say_list(door, found, Exit.CLI_LIST)
     return DONE
 
 
@@ -78,23 +69,22 @@ def show(
 ) -> int:
     """Show one intent with its timeline."""
     door = door_of(context)
-    document = _shown(door, door.ledger().show(ref), full=full)
-    if door.voice.json_wanted:
-        door.voice.document(document)
-    else:
-        door.voice.lines(_page(door, document))
+    shown = door.ledger().show(ref)
+    answer = shown.envelope
+    if door.settings.app is None:
+        reason = "no app is named, so its catalog is not known"
+        answer = answer.amended({"restore": None, "no_restore": reason})
+    everything = Exit.CLI_SHOW_FULL if full else None
+    say_intent(door, answer, _beside(shown), Exit.CLI_SHOW, full=everything)
     return DONE
 
 
-def _shown(door: Door, shown: Shown, *, full: bool) -> dict[str, Any]:
+def _beside(shown: Shown) -> dict[str, Any]:
+    """What an operator sees of an intent beside its lean answer."""
     from takeback.model.moment import iso
 
-    intent, bodies = shown.entry.intent, shown.entry.bodies
-    document = shown.envelope.to_dict()
-    if door.settings.app is None:
-        reason = "no app is named, so its catalog is not known"
-        document |= {"restore": None, "no_restore": reason}
-    document |= {
+    intent = shown.entry.intent
+    return {
         "state": intent.state.value,
         "tool": intent.tool,
         "tool_version": intent.tool_version,
@@ -106,35 +96,6 @@ def _shown(door: Door, shown: Shown, *, full: bool) -> dict[str, Any]:
         "attempt": intent.attempt,
         "events": [event_of(stored, intent.ref) for stored in shown.events],
     }
-    if full:
-        result = bodies.get("result") or {}
-        document |= {
-            "affected": result.get("affected", document.get("affected", [])),
-            "bodies": dict(bodies),
-        }
-    return document
-
-
-def _page(door: Door, document: Mapping[str, Any]) -> list[str]:
-    lines = answer_block(door.voice, document, door.app_option)
-    lines += [
-        field(name, document[key])
-        for name, key in (
-            ("state", "state"),
-            ("tool", "tool"),
-            ("run", "run"),
-            ("principal", "principal"),
-            ("recorded", "recorded_at"),
-            ("due", "due_at"),
-            ("settled", "settled_at"),
-        )
-        if document[key] is not None
-    ]
-    lines += [
-        field(name, json.dumps(body, ensure_ascii=False))
-        for name, body in document.get("bodies", {}).items()
-    ]
-    return [*lines, "", *timeline(door.voice, document["events"])]
 
 
 def events(

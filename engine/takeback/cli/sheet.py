@@ -93,7 +93,7 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
     lines = [f"{head}  (an answer given before)" if answer.get("replayed") else head]
     if answer.get("summary"):
         lines.append(f"  {plain(answer['summary'])}")
-    lines += [_match(match) for match in answer.get("matches", ())]
+    lines += _found(answer)
     if answer.get("error"):
         lines += _error(answer["error"], app_option)
     lines += _affected(answer)
@@ -104,8 +104,28 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
     return lines
 
 
-def _match(match: Mapping[str, Any]) -> str:
-    return "  - " + ", ".join(f"{plain(name)}: {_value(value)}" for name, value in match.items())
+def _found(answer: Mapping[str, Any]) -> Iterable[str]:
+    """What a read has found: what it comes to, the rows that are told, and how many are not."""
+    if answer.get("totals"):
+        yield field("totals", _pairs(answer["totals"]))
+    for group in answer.get("groups", ()):
+        totals = f" ({_pairs(group['totals'])})" if group.get("totals") else ""
+        yield field("group", f"{group['label']}: {group['count']}{totals}")
+    for match in answer.get("matches", ()):
+        yield f"  - {_pairs(match)}"
+    if answer.get("matches_not_shown"):
+        yield field("", f"and {answer['matches_not_shown']} more, in the full answer")
+    if answer.get("not_searched"):
+        yield field("not searched", ", ".join(answer["not_searched"]))
+
+
+def _pairs(named: Mapping[str, Any]) -> str:
+    return ", ".join(f"{plain(name)}: {_value(value)}" for name, value in named.items())
+
+
+def full_lines(everything: Mapping[str, Any]) -> list[str]:
+    """What there is beside the lean answer, a line for each part."""
+    return [field(name, _value(part)) for name, part in everything.items()]
 
 
 def _value(value: Any) -> str:
@@ -120,6 +140,10 @@ def _affected(answer: Mapping[str, Any]) -> Iterable[str]:
     more = answer.get("affected_count", 0) - len(answer.get("affected", ()))
     if more > 0:
         yield field("", f"and {more} more")
+    if answer.get("affected_by_kind"):
+        yield field("in all", _pairs(answer["affected_by_kind"]))
+    if answer.get("result_stored") is False:
+        yield field("result", "not stored: it can't be written down as JSON")
 
 
 def _replay(answer: Mapping[str, Any]) -> Iterable[str]:

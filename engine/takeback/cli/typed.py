@@ -132,9 +132,9 @@ def state_of(given: str | None) -> str | None:
     """A state of the lifecycle, spelt as it is stored."""
     if given is None:
         return None
-    from takeback.model.status import STATUS
     from takeback.model.intent import State
     from takeback.model.likeness import folded, nearest_first
+    from takeback.model.status import STATUS
 
     states = [state.value for state in State]
     for state in states:

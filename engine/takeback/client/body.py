@@ -21,6 +21,8 @@ def outcome_body(done: Performed, extra: dict[str, Any] | None = None) -> str:
 
     >>> outcome_body(Performed(result=0))
     '{"result":0,"affected":[],"affected_count":0,"summary":null,"leaves":[]}'
+    >>> outcome_body(Performed(affected_by_kind={"order": 2})).partition(',"summary"')[2]
+    ':null,"leaves":[],"affected_by_kind":{"order":2}}'
     >>> outcome_body(Performed(result={1j})).partition(',"summary"')[2]
     ':null,"leaves":[],"result_not_serialisable":true}'
     """
@@ -74,11 +76,13 @@ def words(text: object) -> str:
 
 
 def _described(done: Performed) -> dict[str, Any]:
+    kinds = {words(kind): int(n) for kind, n in (done.affected_by_kind or {}).items()}
     return {
         "affected": [_affected(one) for one in done.affected],
         "affected_count": count_of(done),
         "summary": None if done.summary is None else words(done.summary),
         "leaves": [words(one) for one in done.leaves],
+        **({"affected_by_kind": kinds} if kinds else {}),
     }
 
 
