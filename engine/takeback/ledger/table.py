@@ -222,8 +222,9 @@ LIMIT_ENTRIES = Table(
     Column("at", _INSTANT, nullable=False),
     Column("released", Boolean, nullable=False, server_default=text("false")),
     Column("money", BigInteger, nullable=False, server_default=text("0")),
+    Column("currency", _WORD, nullable=False, server_default=text("''")),
     Column("rows", BigInteger, nullable=False, server_default=text("0")),
-    PrimaryKeyConstraint("tenant", "scope", "intent_id", name="limit_entries_pkey"),
+    PrimaryKeyConstraint("tenant", "intent_id", "scope", name="limit_entries_pkey"),
     Index("limit_entries_time", "tenant", "scope", "at"),
     comment="What counts towards the limits of the catalog's rows.",
 )

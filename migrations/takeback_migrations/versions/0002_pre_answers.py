@@ -53,8 +53,8 @@ COMMENT ON TABLE takeback.previews IS
 CREATE INDEX previews_age ON takeback.previews (at);
 """
 
-# A row for each intent and each limit that counts it, written only where a row of the catalog has
-# limits. released says that a worker has been let through.
+# A row for each intent and each scope that counts it, written only where a row of the catalog, or
+# the app, has limits. at is when it happens, as far as is known. released says that it may.
 LIMITS = """
 CREATE TABLE takeback.limit_entries (
     tenant text COLLATE "C" NOT NULL,
@@ -63,8 +63,9 @@ CREATE TABLE takeback.limit_entries (
     at timestamptz NOT NULL,
     released boolean NOT NULL DEFAULT false,
     money bigint NOT NULL DEFAULT 0,
+    currency text COLLATE "C" NOT NULL DEFAULT '',
     rows bigint NOT NULL DEFAULT 0,
-    CONSTRAINT limit_entries_pkey PRIMARY KEY (tenant, scope, intent_id)
+    CONSTRAINT limit_entries_pkey PRIMARY KEY (tenant, intent_id, scope)
 );
 COMMENT ON TABLE takeback.limit_entries IS 'What counts towards the limits of the catalog''s rows.';
 CREATE INDEX limit_entries_time ON takeback.limit_entries (tenant, scope, at);
@@ -87,6 +88,25 @@ CREATE TABLE takeback.freezes (
 COMMENT ON TABLE takeback.freezes IS
     'Who stopped what, and who let it go on; a null tenant, tool or run means every one.';
 CREATE INDEX freezes_in_force ON takeback.freezes (tenant, tool, run) WHERE thawed_at IS NULL;
+"""
+
+# Volatile, so that under READ COMMITTED it has a snapshot of its own: a statement that has taken
+# the barrier sees here what was frozen while it waited for its turn.
+FROZEN = """
+CREATE FUNCTION takeback.frozen(tenant text, tool text, run text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM takeback.freezes AS f
+        WHERE f.thawed_at IS NULL
+          AND (f.tenant IS NULL OR f.tenant = frozen.tenant)
+          AND (f.tool IS NULL OR f.tool = frozen.tool)
+          AND (f.run IS NULL OR f.run = frozen.run));
+END
+$$;
+COMMENT ON FUNCTION takeback.frozen(text, text, text) IS
+    'Whether a person has stopped the tool, the run or the tenant, by a snapshot of its own.';
 """
 
 FAULTS = """
@@ -210,7 +230,7 @@ COMMENT ON FUNCTION takeback.record(
 
 def upgrade() -> None:
     """Adds what this release needs; nothing that the release before uses is changed."""
-    for part in (INTENTS, FORMER_KEYS, PREVIEWS, LIMITS, FREEZES, FAULTS, RECORD):
+    for part in (INTENTS, FORMER_KEYS, PREVIEWS, LIMITS, FREEZES, FROZEN, FAULTS, RECORD):
         op.execute(part)
 
 
