@@ -11,8 +11,7 @@ from takeback.client.batching import Call
 from takeback.client.restore_tool import RESTORE
 from takeback.desk import Desk
 from takeback.model.envelope import Envelope
-
-PRINCIPAL_UNKNOWN = "agent:unknown"
+from takeback.model.principal import UNNAMED
 
 
 class Takeback(Desk):
@@ -68,7 +67,7 @@ class Takeback(Desk):
                 arguments,
                 {"repeat_of": repeat_of, "expect": expect, "not_before": not_before},
                 run=run,
-                principal=principal or PRINCIPAL_UNKNOWN,
+                principal=principal or UNNAMED,
             )
         return calling.call(
             self.context,
@@ -76,7 +75,7 @@ class Takeback(Desk):
             tool,
             arguments,
             run=run,
-            principal=principal or PRINCIPAL_UNKNOWN,
+            principal=principal or UNNAMED,
             repeat_of=repeat_of,
             expect=expect,
             not_before=not_before,
@@ -99,7 +98,7 @@ class Takeback(Desk):
             tx,
             calls,
             run=run,
-            principal=principal or PRINCIPAL_UNKNOWN,
+            principal=principal or UNNAMED,
             on_behalf_of=on_behalf_of,
         )
 
@@ -118,7 +117,7 @@ class Takeback(Desk):
             tx,
             ref,
             run=run,
-            principal=principal or PRINCIPAL_UNKNOWN,
+            principal=principal or UNNAMED,
             force=force,
         )
 

@@ -18,7 +18,7 @@ from takeback.model import errors
 from takeback.model.command import ApprovalCause
 from takeback.model.intent import Intent
 from takeback.model.policy import Proposal, Verdict, verdict_of
-from takeback.model.principal import is_agent
+from takeback.model.principal import UNNAMED, is_agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,10 @@ def require_granted(context: Context, intent: Intent, *, run: str | None, princi
     """Raises NotGranted when an agent may not take back ``intent``.
 
     It may take back what its own principal did, what agents did in its own run, and what its app
-    grants. Persons may take back anything of their tenant.
+    grants. Persons may take back anything of their tenant, and so may the app's own code, which
+    names nobody.
     """
-    if not is_agent(principal) or principal == intent.principal:
+    if not is_agent(principal) or principal in (intent.principal, UNNAMED):
         return
     if run is not None and run == intent.run and is_agent(intent.principal):
         return

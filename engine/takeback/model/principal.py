@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+UNNAMED = "agent:unknown"
+"""Who acts where the code that calls does not say."""
+
 _AGENT = "agent:"
 _USER = "user:"
 
