@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from takeback.client.looking import Shown
     from takeback.ledger.barrier import Page
     from takeback.ledger.faults import Fault
+    from takeback.model.door import Door
     from takeback.model.envelope import Envelope
     from takeback.model.errors import (
         HandlerError,
@@ -44,10 +45,12 @@ if TYPE_CHECKING:
         Affected,
         Attempt,
         Found,
+        Group,
         Handler,
         Original,
         Performed,
     )
+    from takeback.model.payload import Full
     from takeback.settings import Settings
 
 _HOMES = {
@@ -56,6 +59,7 @@ _HOMES = {
     "takeback.client.looking": ("Shown",),
     "takeback.ledger.barrier": ("Page",),
     "takeback.ledger.faults": ("Fault",),
+    "takeback.model.door": ("Door",),
     "takeback.model.envelope": ("Envelope",),
     "takeback.model.errors": (
         "HandlerError",
@@ -79,10 +83,12 @@ _HOMES = {
         "Affected",
         "Attempt",
         "Found",
+        "Group",
         "Handler",
         "Original",
         "Performed",
     ),
+    "takeback.model.payload": ("Full",),
     "takeback.settings": ("Settings",),
 }
 
@@ -93,9 +99,12 @@ __all__ = [
     "Affected",
     "Attempt",
     "Call",
+    "Door",
     "Envelope",
     "Fault",
     "Found",
+    "Full",
+    "Group",
     "Handler",
     "HandlerError",
     "InvalidCatalog",

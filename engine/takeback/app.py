@@ -8,8 +8,10 @@ from typing import Any
 
 from takeback.client import batching, calling, looking, restoring
 from takeback.client.batching import Call
+from takeback.client.handing import hand_over, hand_over_all
 from takeback.client.restore_tool import RESTORE
 from takeback.desk import Desk
+from takeback.model.door import Door
 from takeback.model.envelope import Envelope
 from takeback.model.principal import UNNAMED
 
@@ -61,15 +63,18 @@ class Takeback(Desk):
         The tool ``restore``, which no catalog declares, is what an envelope's ``restore`` calls.
         """
         if tool == RESTORE.name:
-            return restoring.call_restore(
-                self.context,
-                tx,
-                arguments,
-                {"repeat_of": repeat_of, "expect": expect, "not_before": not_before},
-                run=run,
-                principal=principal or UNNAMED,
+            return hand_over(
+                restoring.call_restore(
+                    self.context,
+                    tx,
+                    arguments,
+                    {"repeat_of": repeat_of, "expect": expect, "not_before": not_before},
+                    run=run,
+                    principal=principal or UNNAMED,
+                ),
+                Door.CALL,
             )
-        return calling.call(
+        answer = calling.call(
             self.context,
             tx,
             tool,
@@ -82,6 +87,7 @@ class Takeback(Desk):
             on_behalf_of=on_behalf_of,
             savepoint=savepoint,
         )
+        return hand_over(answer, Door.CALL)
 
     def call_many(
         self,
@@ -93,7 +99,7 @@ class Takeback(Desk):
         on_behalf_of: str | None = None,
     ) -> list[Envelope]:
         """Calls many tools in one transaction, in few statements; answers in the same order."""
-        return batching.call_many(
+        answers = batching.call_many(
             self.context,
             tx,
             calls,
@@ -101,6 +107,7 @@ class Takeback(Desk):
             principal=principal or UNNAMED,
             on_behalf_of=on_behalf_of,
         )
+        return hand_over_all(answers, Door.CALL_MANY)
 
     def restore(
         self,
@@ -112,7 +119,7 @@ class Takeback(Desk):
         force: bool = False,
     ) -> Envelope:
         """Takes back the intent of ``ref``; asking twice is once. Raises RetryTransaction."""
-        return restoring.restore(
+        answer = restoring.restore(
             self.context,
             tx,
             ref,
@@ -120,10 +127,11 @@ class Takeback(Desk):
             principal=principal or UNNAMED,
             force=force,
         )
+        return hand_over(answer, Door.RESTORE)
 
     def status(self, ref: str, *, tx: object = None) -> Envelope:
         """What became of a ref: the lean answer as it is now."""
-        return looking.ask_status(self.context, tx, ref)
+        return hand_over(looking.ask_status(self.context, tx, ref), Door.STATUS)
 
     async def acall(
         self,

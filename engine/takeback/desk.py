@@ -27,6 +27,7 @@ from takeback.audit.verify import Verdict, verify
 from takeback.catalog.registry import Registry, build
 from takeback.client import looking
 from takeback.client.context import Context
+from takeback.client.handing import hand_over, hand_over_lines
 from takeback.client.looking import Shown
 from takeback.client.owning import in_transaction
 from takeback.declare import Catalog, Limit
@@ -38,6 +39,7 @@ from takeback.ledger.health import Health, look
 from takeback.ledger.reading import Stored, refs_of
 from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx
+from takeback.model.door import Door
 from takeback.model.policy import Policy
 from takeback.settings import Settings
 
@@ -110,8 +112,9 @@ class Desk:
 
     def show(self, ref: str, *, tx: object = None) -> Shown:
         """One intent with its timeline. Raises NoSuchRef and DatabaseUnavailable."""
-        trace_id = self.context.entropy(8).hex()
-        return self._read(tx, lambda t: looking.show(self.context, t, ref, trace_id))
+        shown = self._read(tx, lambda t: looking.show(self.context, t, ref))
+        hand_over(shown.envelope, Door.SHOW)
+        return shown
 
     def list(
         self,
@@ -124,12 +127,13 @@ class Desk:
         tx: object = None,
     ) -> list[dict[str, Any]]:
         """The newest intents that match, newest first. Raises DatabaseUnavailable."""
-        return self._read(
+        lines = self._read(
             tx,
             lambda t: looking.list_intents(
                 self.context, t, state=state, tool=tool, run=run, since=since, limit=limit
             ),
         )
+        return hand_over_lines(lines, Door.LIST)
 
     def events(self, after: int = 0, *, limit: int = 1000) -> Page:
         """The log behind position ``after``, in order and without gaps.

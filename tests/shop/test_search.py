@@ -2,8 +2,11 @@
 
 import csv
 import io
+from decimal import Decimal
 
 import pytest
+
+from takeback import Door
 
 
 def search(shop, query, **said):
@@ -105,24 +108,33 @@ def test_a_search_joins_the_callers_transaction(shop):
     assert refs(search(shop, "Xenia", area="customers")) == []
 
 
-def test_an_export_says_how_many_orders_what_they_come_to_and_shows_the_first(shop):
-    (export,) = shop.call("export_orders", format="csv")["matches"]
-    assert (export["orders"], export["totals"], export["shown"]) == (12, {"EUR": "2235.40"}, 5)
-    shown = list(csv.DictReader(io.StringIO(export["first"])))
-    assert [row["id"] for row in shown] == ["O-1", "O-2", "O-3", "O-4", "O-5"]
-    assert shown[0]["total"] == "129.00"
+def test_an_export_says_how_many_orders_what_they_come_to_and_a_few_of_them(shop):
+    """S3.7: every aggregate, and three rows chosen across the groups."""
+    answer = shop.call("export_orders", format="csv")
+    assert answer["totals"] == {"orders": 12, "EUR": "2235.40"}
+    assert sum(group["count"] for group in answer["groups"]) == 12
+    assert sum(Decimal(group["totals"]["EUR"]) for group in answer["groups"]) == Decimal("2235.40")
+    assert (len(answer["matches"]), answer["matches_not_shown"]) == (3, 9)
+    told = {row["status"] for row in answer["matches"]}
+    assert told == {group["label"] for group in answer["groups"][:3]}
+    assert len(answer.to_json()) <= 1330
 
 
-def test_an_export_as_json_has_the_same_rows(shop):
-    (export,) = shop.call("export_orders", format="json")["matches"]
-    assert [row["id"] for row in export["first"]] == ["O-1", "O-2", "O-3", "O-4", "O-5"]
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_the_whole_export_is_in_the_full_answer(shop, format):
+    """S3.9: what a model is not shown, an interface has."""
+    full = shop.call("export_orders", format=format).full.disclose(Door.INTERFACE)
+    assert [row["id"] for row in full["matches"]] == [f"O-{n}" for n in range(1, 13)]
+    if format == "csv":
+        assert list(csv.DictReader(io.StringIO(full["result"]))) == full["matches"]
+    else:
+        assert full["result"] is None
 
 
 def test_an_export_since_an_instant_leaves_out_what_was_placed_before(shop):
     answer = shop.call("export_orders", format="json", since="2026-10-22T00:00:00+02:00")
-    (export,) = answer["matches"]
-    assert [row["id"] for row in export["first"]] == ["O-12"]
-    assert answer["more_matches_exist"] is False
+    assert [row["id"] for row in answer["matches"]] == ["O-12"]
+    assert (answer["more_matches_exist"], answer["matches_not_shown"]) == (False, 0)
 
 
 def test_an_export_of_nothing_is_no_error(shop):

@@ -26,6 +26,8 @@ from takeback import (
     Call,
     Envelope,
     Found,
+    Full,
+    Group,
     Handler,
     HandlerError,
     InvalidCatalog,
@@ -267,7 +269,17 @@ def reopen(session: Session, original: Original) -> None:
 
 
 def look(session: Session, arguments: Ticket) -> Found:
-    return Found(matches=[{"ref": "T-1"}], more_matches_exist=True, summary="One.")
+    return Found(
+        matches=[{"ref": "T-1", "status": "open"}],
+        more_matches_exist=True,
+        summary="One.",
+        matches_count=12,
+        totals={"tickets": 12, "paid": "1.50"},
+        groups=[Group(label="open", count=12, totals={"hours": 3.5})],
+        group_field="status",
+        not_searched=["archive"],
+        result="ref\nT-1\n",
+    )
 
 
 def delete(session: Session, arguments: Ticket) -> None:

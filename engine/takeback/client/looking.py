@@ -103,18 +103,18 @@ def ask_status(context: Context, given: object, ref: str) -> Envelope:
 def _status_for(context: Context, given: object, ref: str) -> Envelope:
     trace_id = context.entropy(8).hex()
     try:
-        return in_transaction(context, given, lambda tx: status(context, tx, ref, trace_id))
+        return in_transaction(context, given, lambda tx: status(context, tx, ref))
     except TakebackError as problem:
         return refuse(problem, trace_id)
 
 
-def status(context: Context, tx: Tx, ref: str, trace_id: str) -> Envelope:
+def status(context: Context, tx: Tx, ref: str) -> Envelope:
     """The lean answer about one intent as it is now."""
     entry = find(context, tx, ref)
     return answer(entry.intent, row_of(context, entry), entry.bodies)
 
 
-def show(context: Context, tx: Tx, ref: str, trace_id: str) -> Shown:
+def show(context: Context, tx: Tx, ref: str) -> Shown:
     """One intent with its timeline."""
     entry = find(context, tx, ref)
     envelope = answer(entry.intent, row_of(context, entry), entry.bodies)

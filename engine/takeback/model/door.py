@@ -56,14 +56,15 @@ class Opening:
 
 
 _APP = "takeback.app:Takeback"
+_DESK = "takeback.desk:Desk"
 
 OPENINGS: Mapping[Door, Opening] = {
     Door.CALL: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call",)),
     Door.CALL_MANY: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call_many",)),
     Door.RESTORE: Opening(reader=Reader.MODEL, sites=(f"{_APP}.restore",)),
     Door.STATUS: Opening(reader=Reader.MODEL, sites=(f"{_APP}.status",)),
-    Door.LIST: Opening(reader=Reader.MODEL, sites=(f"{_APP}.list",)),
-    Door.SHOW: Opening(reader=Reader.OPERATOR, sites=(f"{_APP}.show",)),
+    Door.LIST: Opening(reader=Reader.MODEL, sites=(f"{_DESK}.list",)),
+    Door.SHOW: Opening(reader=Reader.OPERATOR, sites=(f"{_DESK}.show",)),
     Door.INTERFACE: Opening(reader=Reader.INTERFACE, full=True),
     Door.CLI_CALL: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_answer",)),
     Door.CLI_CALL_FULL: Opening(
