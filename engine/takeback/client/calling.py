@@ -1,7 +1,7 @@
 """A call: checked, keyed, recorded in a transaction, and answered.
 
-    validate -> key -> record -> (Local: perform in the same transaction) -> answer
-                          └ found: compare arguments, then replay, conflict, or a new generation
+    validate -> key -> (look ahead) -> record -> (Local: perform it right there) -> answer
+                                         └ found: compare, then replay, conflict, or anew
 
 In the caller's transaction everything happens there and nothing is committed. With none given the
 call opens its own, and repeats itself when that is lost: the key makes the repeat harmless.
@@ -9,6 +9,7 @@ call opens its own, and repeats itself when that is lost: the key makes the repe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,11 +17,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from takeback.client import local
+from takeback.client import limiting, local
+from takeback.client.braking import require_running
 from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.face import call_face, matches_of
 from takeback.client.faulting import as_it_is, guarded
+from takeback.client.foresight import AskFirst, judge, look_ahead
 from takeback.client.owning import in_transaction
 from takeback.client.permitted_tool import PERMITTED, answer_permitted
 from takeback.client.refusing import (
@@ -153,19 +156,44 @@ def call_in(
         return _look(context, tx, request)
     if request.repeat_of is not None and not meant:
         require_first(context, tx, request)
-    if savepoint is None:
-        savepoint = isinstance(bound.tool.effect, Local)
     pauses = iter(BUSY_PAUSES) if pauses is None else pauses
-    if not savepoint:
+    try:
+        told = _looked_ahead(context, tx, request) if request.looks_ahead else request
+        if isinstance(told, Envelope):
+            return told
+        return _recorded(context, tx, told, pauses, savepoint=savepoint)
+    except errors.HandlerError as problem:
+        if savepoint is False:
+            raise
+        return refuse_handler(context, request.bound.name, problem, request.trace_id)
+
+
+def _looked_ahead(context: Context, tx: Tx, request: Request) -> Envelope | Request:
+    """The answer to a repeat; or the request, with what there is to know before it is recorded."""
+    twin = reading.read_twin(tx, context.tenant, request.event.key, request.former_keys)
+    told = request if twin is None else after_twin(tx, request, twin)
+    return told if isinstance(told, Envelope) else look_ahead(context, tx, told)
+
+
+def _recorded(
+    context: Context, tx: Tx, request: Request, pauses: Iterator[float], *, savepoint: bool | None
+) -> Envelope:
+    """What may have to be undone, or is said to be, is done inside a savepoint."""
+    is_local = isinstance(request.bound.tool.effect, Local)
+    if savepoint is None:
+        savepoint = is_local
+    if not savepoint and not (is_local and request.looks_ahead):
         return _record(context, tx, request, pauses)
     try:
         with tx.savepoint():
             return _record(context, tx, request, pauses)
+    except AskFirst as first:
+        return _record(context, tx, first.request, pauses)
     except errors.Rejected as problem:
+        if not savepoint:
+            raise
         # The effect is rolled back; the refusal is recorded, so that a repeat touches nothing.
         return _record(context, tx, request, pauses, rejected=problem)
-    except errors.HandlerError as problem:
-        return refuse_handler(context, request.bound.name, problem, request.trace_id)
 
 
 def _look(context: Context, tx: Tx, request: Request) -> Envelope:
@@ -252,8 +280,30 @@ def _carry_on(
     if rejected is not None:
         intent, bodies["error"] = local.remember_refusal(context, tx, intent, rejected)
     elif intent.state is State.RECORDED:
-        intent, bodies = local.perform(context, tx, request, intent)
+        intent, bodies = _perform(context, tx, request, intent)
+    elif request.affected is not None:
+        bodies["affected"] = json.loads(request.affected[1])
+    if request.is_limited:
+        rows = intent.affected_count if intent.state is State.SUCCEEDED else request.rows
+        limiting.enter(context, tx, request.bound, intent, bodies["arguments"], rows=rows)
     return answer(intent, request.bound.tool, bodies)
+
+
+def _perform(
+    context: Context, tx: Tx, request: Request, intent: Intent
+) -> tuple[Intent, dict[str, Any]]:
+    """Performs a recorded Local call and settles it; answers with the intent and its bodies.
+
+    Raises Frozen, what the handler raised to refuse (HandlerError), HandlerBroke for anything else,
+    RetryTransaction when the transaction is lost, and what ``judge`` raises.
+    """
+    require_running(context, tx, intent.tool, intent.run)
+    face, arguments = request.bound.handler.perform, request.arguments
+    done = local.face_in(tx, intent, intent.tool, face, arguments.model)
+    if request.looks_ahead:
+        judge(context, tx, request, done)
+    settled, outcome = local.settle(context, tx, intent, done)
+    return settled, {"arguments": arguments.canonical, "result": outcome}
 
 
 def begun(tenant: str, event: Recorded, minted: Minted) -> Intent:

@@ -17,7 +17,6 @@ from takeback.catalog.registry import Bound
 from takeback.client.body import count_of, outcome_body, refusal_body
 from takeback.client.context import Context
 from takeback.client.face import Broke, call_face, performed, try_face
-from takeback.client.request import Request
 from takeback.ledger.acting import Actor, act_as
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.locking import Taken, lock
@@ -38,20 +37,6 @@ _ENDED = (
     "a handler of a Local tool must not end the transaction, which is its caller's: "
     "leave out session.commit() and session.rollback()"
 )
-
-
-def perform(
-    context: Context, tx: Tx, request: Request, intent: Intent
-) -> tuple[Intent, dict[str, Any]]:
-    """Performs a recorded Local call and settles it; answers with the intent and its bodies.
-
-    Raises what the handler raised to refuse (HandlerError), HandlerBroke for anything else, and
-    RetryTransaction when the database says that the transaction is lost.
-    """
-    handler = request.bound.handler
-    done = face_in(tx, intent, intent.tool, handler.perform, request.arguments.model)
-    settled, outcome = settle(context, tx, intent, done)
-    return settled, {"arguments": request.arguments.canonical, "result": outcome}
 
 
 def face_in(tx: Tx, intent: Intent, tool: str, face: Face, *arguments: Any) -> Performed:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from takeback.catalog.registry import RESERVED_PROPERTIES, Bound
 from takeback.client.context import Context
+from takeback.client.limiting import counted
 from takeback.client.permission import Asked, Forbidden, permission
 from takeback.declare import Key, Local, Read, Remote, Tool
 from takeback.declare.tool import ScopeKind
@@ -35,11 +36,13 @@ class Request:
     """One call on its way: ``event`` is what will be recorded, ``body`` its stored arguments.
 
     ``former_keys`` are the keys that earlier recipes of the row give it, ``asked`` whom to ask
-    first, ``affected`` a salt and the body of what it was foreseen to affect.
+    first, ``affected`` a salt and the body of what it was foreseen to affect, ``rows`` how many
+    things that are, as far as it is known. ``is_limited``: limits count it.
     """
 
     bound: Bound
     arguments: Arguments
+    command: commands.Record
     event: Recorded
     body: str
     salt: bytes
@@ -49,6 +52,8 @@ class Request:
     former_keys: tuple[str, ...] = ()
     asked: Asked | Forbidden | None = None
     affected: tuple[bytes, str] | None = None
+    rows: int | None = None
+    is_limited: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -58,9 +63,29 @@ class Request:
     @property
     def looks_ahead(self) -> bool:
         """Whether more has to be known than the call says, before it is recorded."""
-        tool = self.bound.tool
-        counts_rows = tool.approval is not None and tool.approval.rows_over is not None
-        return bool(self.expect or self.asked or counts_rows or tool.limits)
+        approval = self.bound.tool.approval
+        counts_rows = approval is not None and approval.rows_over is not None
+        return bool(self.expect or self.asked or counts_rows or self.is_limited)
+
+
+def to_be_decided(request: Request, person: Asked, affected: tuple[bytes, str] | None) -> Request:
+    """The same call, as one that a person decides about first."""
+    command = replace(
+        request.command,
+        ref=request.event.ref,
+        generation=request.event.generation,
+        needs_approval=True,
+        approval_cause=person.cause,
+        approval_for=person.stays_open,
+        affected=None if affected is None else body_digest(*affected),
+    )
+    return replace(
+        request,
+        asked=person,
+        command=command,
+        event=decide_recording(command),
+        affected=affected,
+    )
 
 
 def prepare(
@@ -122,6 +147,7 @@ def prepare(
     return Request(
         bound=bound,
         arguments=arguments,
+        command=command,
         event=decide_recording(command),
         body=body,
         salt=salt,
@@ -130,6 +156,7 @@ def prepare(
         expect=expect,
         former_keys=keys[1:],
         asked=wanted,
+        is_limited=bool(counted(context, bound.tool)),
     )
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from takeback.ledger.projection import COLUMNS, WIDTH, intent_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
+from takeback.model.approval import as_of
 from takeback.model.event import decode
 from takeback.model.intent import Fact, Intent, instant
 
@@ -59,6 +60,26 @@ SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text) AND i.key = CAST(:key AS text)
 ORDER BY i.generation DESC LIMIT 1
+"""),
+)
+
+READ_TWIN = Statement(
+    name="read_twin",
+    sentence="Reads the intent that a recording of these keys would find, with its bodies.",
+    index="intents_key_is_recorded_once",
+    lock="none",
+    text=text(f"""
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+FROM takeback.intents AS i
+WHERE i.tenant = CAST(:tenant AS text) AND i.id = coalesce(
+    (SELECT k.id FROM takeback.intents AS k
+     WHERE k.tenant = CAST(:tenant AS text) AND k.key = CAST(:key AS text)
+     ORDER BY k.generation DESC LIMIT 1),
+    (SELECT f.intent_id FROM takeback.former_keys AS f
+     WHERE f.tenant = CAST(:tenant AS text) AND f.key = CAST(:key AS text)),
+    (SELECT k.id FROM unnest(CAST(:former_keys AS text[])) WITH ORDINALITY AS f (key, place)
+     JOIN takeback.intents AS k ON k.tenant = CAST(:tenant AS text) AND k.key = f.key
+     ORDER BY f.place, k.generation DESC LIMIT 1))
 """),
 )
 
@@ -146,7 +167,10 @@ ORDER BY e.version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An intent as it was read: its bodies by name (JSON decoded), and the clock of the read."""
+    """An intent as it was read: its bodies by name (JSON decoded), and the clock of the read.
+
+    A request for approval that has lapsed by then is shown as expired, swept or not.
+    """
 
     intent: Intent
     now: datetime
@@ -193,6 +217,12 @@ def read_by_ref(tx: Tx, tenant: str, ref: str) -> Entry | None:
 def read_by_key(tx: Tx, tenant: str, key: str) -> Entry | None:
     """The latest generation of that key, or None."""
     return _one(tx.rows(READ_BY_KEY, {"tenant": tenant, "key": key}))
+
+
+def read_twin(tx: Tx, tenant: str, key: str, former_keys: Sequence[str]) -> Entry | None:
+    """What recording ``key`` would find at this moment, also under its former keys, or None."""
+    parameters = {"tenant": tenant, "key": key, "former_keys": list(former_keys)}
+    return _one(tx.rows(READ_TWIN, parameters))
 
 
 def read_many(tx: Tx, intents: Sequence[Intent]) -> list[Entry]:
@@ -263,8 +293,9 @@ def _one(rows: list[Row]) -> Entry | None:
 
 def _entry(row: Row) -> Entry:
     bodies = json.loads(row[WIDTH + 1]) if row[WIDTH + 1] else {}
+    now = instant(row[WIDTH])
     return Entry(
-        intent=intent_of(row),
-        now=instant(row[WIDTH]),
+        intent=as_of(intent_of(row), now),
+        now=now,
         bodies={name: json.loads(body) for name, body in bodies.items()},
     )
