@@ -1,23 +1,36 @@
-"""Claims what is due, in batches, under a lease."""
+"""Claims what is due, in batches, under a lease. Limits are enforced here, and freezes.
+
+Both are looked at behind locks: a freeze behind the barrier, the sums of a limit behind the lock of
+its scope. What is frozen, and what somebody else is summing up, is left as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from takeback.client.body import refusal_body
 from takeback.client.context import Context
+from takeback.client.limiting import BUSY, Entered, release
+from takeback.client.local import sealed_body
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import Remote
+from takeback.declare import APPROVE, Approval, Remote
 from takeback.dispatch.limits import Limits
-from takeback.dispatch.work import Unfit, Work, identity, load
+from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Agenda, Taken, agenda, lock_due
+from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
+from takeback.model.chain import body_digest
 from takeback.model.decide import decide, why_not_begin
 from takeback.model.evolve import foresee
 from takeback.model.intent import State
+from takeback.model.limit import Over
+
+_RUNS = (State.CLAIMED, State.EXECUTING)
+"""Where a claim leaves what is to be carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,33 +48,84 @@ class Dispatcher:
     context: Context
     limits: Limits
     worker: str
+    _busy: set[str] = field(default_factory=set, init=False)
 
     def run_once(self, limit: int) -> Claimed:
         """Claims at most ``limit`` due intents of the tools that this worker has, and commits.
 
         What goes to a provider that keeps our key is begun in the same transaction: were the
         worker to die before the call, a repeat under the key would be harmless. What can't be run
-        is parked there.
+        is parked there, and what is over a limit waits for a person or is refused.
         """
         with self.context.database.transaction() as tx:
-            taken = lock_due(tx, self._tools, min(limit, self.limits.batch_max))
+            due = lock_due(
+                tx,
+                {name: version for name, version in self._tools.items() if name not in self._busy},
+                min(limit, self.limits.batch_max),
+                tenant=self.tenant,
+            )
+            self._busy.clear()
+            taken = [one for one in due if not one.is_frozen]
             if not taken:
                 return Claimed(count=0, works=())
             loaded = load(self.context, tx, [one.intent for one in taken])
-            found = [loaded[identity(one.intent)] for one in taken]
-            changes = [self._claim(one, what) for one, what in zip(taken, found, strict=True)]
-            intents = append(tx, changes)
+            intents = append(tx, self._changes(tx, taken, loaded))
         works = [
             what.with_intent(intent)
-            for what, intent in zip(found, intents, strict=True)
-            if isinstance(what, Work) and intent.state is not State.PARKED
+            for intent in intents
+            if isinstance(what := loaded[identity(intent)], Work) and intent.state in _RUNS
         ]
         return Claimed(count=len(intents), works=works)
 
     def agenda(self) -> Agenda:
         """When there is something to do next."""
         with self.context.database.statements() as tx:
-            return agenda(tx, self._tools)
+            return agenda(tx, self._tools, tenant=self.tenant)
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose intents are carried out; None is every tenant's."""
+        return None if self.limits.all_tenants else self.context.tenant
+
+    def _changes(
+        self, tx: Tx, taken: Sequence[Taken], loaded: Mapping[Identity, Work | Unfit]
+    ) -> list[Change]:
+        """What becomes of each; a tool whose sums are busy is passed by, and once more after."""
+        found = [(one, loaded[identity(one.intent)]) for one in taken]
+        limited = [
+            Entered(bound=what.bound, intent=one.intent, arguments=what.canonical)
+            for one, what in found
+            if isinstance(what, Work) and what.original is None
+        ]
+        verdicts = release(self.context, tx, limited)
+        changes = []
+        for one, what in found:
+            verdict = verdicts.get(one.intent.id)
+            if verdict == BUSY:
+                self._busy.add(one.intent.tool)
+            elif isinstance(verdict, Over) and isinstance(what, Work):
+                changes.append(self._hold_back(one, what, verdict))
+            else:
+                changes.append(self._claim(one, what))
+        return changes
+
+    def _hold_back(self, taken: Taken, work: Work, over: Over) -> Change:
+        """Over a limit: a person decides, or it is refused for good."""
+        claim = commands.Claim(worker=self.worker, lease=self.limits.lease)
+        events = list(decide(taken.intent, claim, taken.now))
+        claimed = foresee(taken.intent, events, taken.now)
+        logger.warning("over_limit", ref=claimed.ref, becomes=over.wants.value)
+        if over.wants is APPROVE:
+            span = (work.bound.tool.approval or Approval()).expires
+            ask = commands.AskApproval(cause="limit", approval_for=span)
+            return Change(taken=taken, events=[*events, *decide(claimed, ask, taken.now)])
+        problem = over.error()
+        body = sealed_body(
+            self.context, "error", refusal_body(problem.code, str(problem), problem.left)
+        )
+        refuse = commands.Refuse(code=problem.code, error=body_digest(body.salt, body.text))
+        events += decide(claimed, refuse, taken.now)
+        return Change(taken=taken, events=events, bodies=(body,))
 
     def _claim(self, taken: Taken, what: Work | Unfit) -> Change:
         claim = commands.Claim(worker=self.worker, lease=self.limits.lease)

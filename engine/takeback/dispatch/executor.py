@@ -94,11 +94,13 @@ class Executor:
                 return self._begin_taken(tx, work, taken)
         return Ended(work=work, outcome=INTERRUPTED)
 
-    def _begin_taken(self, tx: Tx, work: Work, taken: Taken) -> Work | None:
+    def _begin_taken(self, tx: Tx, work: Work, taken: Taken) -> Work | Ended | None:
         if is_begun(work, taken):
             return work.with_intent(taken.intent)
         if not is_held_still(work.intent, taken.intent):
             return None
+        if taken.is_frozen:
+            return Ended(work=work, outcome=INTERRUPTED)
         cause = why_not_begin(taken.intent, taken.now)
         command: commands.Command = commands.Begin(lease=self.limits.lease)
         if cause is not None:

@@ -20,7 +20,8 @@ class Limits:
 
     ``lease`` is how long a claim or an attempt belongs to it: what it leaves behind is taken over
     after that. ``batch_max`` bounds a claim, ``idle_seconds_max`` is the longest sleep between two
-    looks, ``stop_seconds_max`` how long a stop waits for attempts that are running.
+    looks, ``stop_seconds_max`` how long a stop waits for attempts that are running. It works for
+    the tenant of its app, with ``all_tenants`` for every one in the ledger.
     """
 
     concurrency: int = 4
@@ -28,6 +29,7 @@ class Limits:
     batch_max: int = 100
     idle_seconds_max: float = 2.0
     stop_seconds_max: float = 8.0
+    all_tenants: bool = False
 
 
 def check_limits(limits: Limits, registry: Registry) -> None:

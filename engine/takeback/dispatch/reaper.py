@@ -22,9 +22,13 @@ BATCH_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Reaper:
-    """Ends leases that are over: what was only claimed is due again, what had begun is in doubt."""
+    """Ends leases that are over: what was only claimed is due again, what had begun is in doubt.
+
+    Those of ``tenant``; None is every one.
+    """
 
     context: Context
+    tenant: str | None = None
 
     def run_once(self) -> list[Intent]:
         """At most a batch of them, in one transaction; answers with the intents as they are now.
@@ -32,7 +36,7 @@ class Reaper:
         A restore whose original somebody holds is left for the next time.
         """
         with self.context.database.transaction() as tx:
-            expired = lock_expired(tx, BATCH_MAX)
+            expired = lock_expired(tx, BATCH_MAX, tenant=self.tenant)
             originals = _originals(tx, expired)
             changes = [change for one in expired for change in _end(one, originals)]
             expired_now = {identity(one.intent) for one in expired}

@@ -7,7 +7,7 @@ parked for a person, and never run with arguments that mean something else by no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -54,7 +54,8 @@ class Work:
     """An intent on its way through one attempt.
 
     ``face`` is called with ``given``: the arguments, or for a restore the Original. ``original`` is
-    the intent that a restore takes back, as it was read.
+    the intent that a restore takes back, as it was read; ``canonical`` are the arguments as they
+    are stored and compared, empty for a restore.
     """
 
     intent: Intent
@@ -62,6 +63,7 @@ class Work:
     face: Face
     given: Any
     original: Intent | None = None
+    canonical: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_keyed(self) -> bool:
@@ -147,7 +149,13 @@ def _work(
         is_older = entry.intent.tool_version != bound.tool.version
         return _unfit(intent, "no_upgrade" if is_older else "unreadable", given.problem)
     if intent.tool != RESTORE.name:
-        return Work(intent=intent, bound=bound, face=bound.handler.perform, given=given)
+        return Work(
+            intent=intent,
+            bound=bound,
+            face=bound.handler.perform,
+            given=given.model,
+            canonical=given.canonical,
+        )
     face = bound.handler.restore or _not_restorable
     return Work(intent=intent, bound=bound, face=face, given=given, original=entry.intent)
 
@@ -155,7 +163,7 @@ def _work(
 def _given(intent: Intent, bound: Bound, entry: Entry) -> Any:
     if intent.tool == RESTORE.name:
         return local.original_of(bound, entry)
-    return revive(bound.tool, entry.intent.tool_version, entry.bodies["arguments"]).model
+    return revive(bound.tool, entry.intent.tool_version, entry.bodies["arguments"])
 
 
 def _unfit(intent: Intent, cause: ParkCause, problem: Exception | None) -> Unfit:

@@ -80,7 +80,7 @@ class Worker:
             monotonic=monotonic,
             pause=context.pause,
         )
-        self._reaper = Reaper(context)
+        self._reaper = Reaper(context, tenant=self._dispatcher.tenant)
         self._limits = limits
         self._sleep = sleep
         self._stopping = stopping

@@ -93,8 +93,26 @@ ORDER BY i.lease_until LIMIT CAST(:limit AS int)
 """),
 )
 
+OVERDUE = Statement(
+    name="overdue",
+    sentence="Counts what is overdue in a scope, up to a bound.",
+    index="intents_due",
+    lock="none",
+    text=text("""
+SELECT count(*) FROM (
+    SELECT FROM takeback.intents AS i
+    WHERE i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
+      AND i.restores IS NULL
+      AND (CAST(:tenant AS text) IS NULL OR i.tenant = CAST(:tenant AS text))
+      AND (CAST(:tool AS text) IS NULL OR i.tool = CAST(:tool AS text))
+      AND (CAST(:run AS text) IS NULL OR i.run = CAST(:run AS text))
+    ORDER BY i.due_at LIMIT CAST(:limit AS int)) AS late
+"""),
+)
+
 IN_FORCE_MAX = 1000
 BEGUN_MAX = 1000
+OVERDUE_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +182,12 @@ def frozen(tx: Tx, scope: Scope) -> tuple[bool, bool]:
 def begun(tx: Tx, scope: Scope) -> list[str]:
     """The refs of what is executing in ``scope``; a thousand at most."""
     return [ref for (ref,) in tx.rows(BEGUN, _scoped(scope) | {"limit": BEGUN_MAX})]
+
+
+def overdue(tx: Tx, scope: Scope) -> int:
+    """How many intents of ``scope`` have fallen due; a million at most."""
+    (count,) = tx.row(OVERDUE, _scoped(scope) | {"limit": OVERDUE_MAX})
+    return int(count)
 
 
 def holders(tx: Tx) -> Mapping[str, Holding]:

@@ -38,6 +38,22 @@ _RUNNABLE = """i.tool_version <= CAST(CAST(:tools AS jsonb) ->> i.tool AS int)
 is left to workers of that release. A restore is as its original; asked for by a value and not by
 EXISTS, which the planner would answer by reading the whole table once a claim."""
 
+_OF_TENANT = "(CAST(:tenant AS text) IS NULL OR i.tenant = CAST(:tenant AS text))"
+"""A null tenant is every one."""
+
+_STOPPED = """stopped AS MATERIALIZED (
+    SELECT f.tenant, f.tool, f.run FROM takeback.freezes AS f WHERE f.thawed_at IS NULL)"""
+
+_IS_RUNNING = """(i.restores IS NOT NULL OR NOT EXISTS (
+      SELECT FROM stopped AS f
+      WHERE (f.tenant IS NULL OR f.tenant = i.tenant) AND (f.tool IS NULL OR f.tool = i.tool)
+        AND (f.run IS NULL OR f.run = i.run)))"""
+"""What is frozen is no work: it neither keeps a worker turning nor takes the place of others. What
+takes back is never frozen."""
+
+_IS_FROZEN = "i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run)"
+"""Asked once the barrier is held, by a snapshot taken then: see ``takeback.ledger.braking``."""
+
 LOCK = Statement(
     name="lock",
     sentence="Locks intents by their ids, waiting for whoever holds them.",
@@ -61,7 +77,7 @@ LOCK_FREE = Statement(
     lock="the barrier (shared), then the rows that are free",
     text=text(f"""
 WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
-SELECT {_TAKEN}
+SELECT {_TAKEN}, {_IS_FROZEN}
 FROM barrier CROSS JOIN takeback.intents AS i
 JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
   ON i.tenant = w.tenant AND i.id = w.id
@@ -75,11 +91,12 @@ LOCK_DUE = Statement(
     index="intents_due",
     lock="the barrier (shared), then the rows that are free",
     text=text(f"""
-WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
-SELECT {_TAKEN}
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
+{_STOPPED}
+SELECT {_TAKEN}, {_IS_FROZEN}
 FROM barrier CROSS JOIN takeback.intents AS i
 WHERE i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
-  AND {_RUNNABLE}
+  AND {_OF_TENANT} AND {_RUNNABLE} AND {_IS_RUNNING}
 ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
 """),
 )
@@ -94,33 +111,76 @@ WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::tex
 SELECT {_TAKEN}
 FROM barrier CROSS JOIN takeback.intents AS i
 WHERE i.state IN ('claimed', 'executing') AND i.lease_until <= (SELECT takeback.now())
+  AND {_OF_TENANT}
 ORDER BY i.lease_until LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
+"""),
+)
+
+LOCK_LAPSED = Statement(
+    name="lock_lapsed",
+    sentence="Takes a batch of the requests for approval that nobody has decided in time.",
+    index="intents_approval",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
+SELECT {_TAKEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+WHERE i.state = 'awaiting_approval' AND i.expires_at <= (SELECT takeback.now())
+  AND {_OF_TENANT}
+ORDER BY i.expires_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
+"""),
+)
+
+LOCK_OVERDUE = Statement(
+    name="lock_overdue",
+    sentence="Takes a batch of what is overdue in a scope that is frozen, the longest due first.",
+    index="intents_due",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
+SELECT {_TAKEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+WHERE i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now()) AND i.restores IS NULL
+  AND {_OF_TENANT}
+  AND (CAST(:tool AS text) IS NULL OR i.tool = CAST(:tool AS text))
+  AND (CAST(:run AS text) IS NULL OR i.run = CAST(:run AS text))
+ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
 """),
 )
 
 AGENDA = Statement(
     name="agenda",
-    sentence="Says how long until something falls due and until a lease is over, in one look.",
+    sentence="Says how long until something falls due, a lease is over or a request lapses.",
     index="intents_due",
     lock="none",
     text=text(f"""
+WITH {_STOPPED}
 SELECT takeback.micros(takeback.now()),
        (SELECT takeback.micros(i.due_at) FROM takeback.intents AS i
-        WHERE i.state IN ('held', 'due') AND {_RUNNABLE}
+        WHERE i.state IN ('held', 'due') AND {_OF_TENANT} AND {_RUNNABLE} AND {_IS_RUNNING}
         ORDER BY i.due_at LIMIT 1),
        (SELECT takeback.micros(i.lease_until) FROM takeback.intents AS i
-        WHERE i.state IN ('claimed', 'executing') ORDER BY i.lease_until LIMIT 1)
+        WHERE i.state IN ('claimed', 'executing') AND {_OF_TENANT}
+        ORDER BY i.lease_until LIMIT 1),
+       (SELECT takeback.micros(i.expires_at) FROM takeback.intents AS i
+        WHERE i.state = 'awaiting_approval' AND i.expires_at IS NOT NULL AND {_OF_TENANT}
+        ORDER BY i.expires_at LIMIT 1)
 """),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """An intent whose row is locked, the database's clock, and its places in the log."""
+    """An intent whose row is locked, the database's clock, and its places in the log.
+
+    ``is_frozen`` says that a person has stopped it: it must not begin. Only those who begin, or
+    skip what is held, are told.
+    """
 
     intent: Intent
     now: datetime
     positions: tuple[int, ...]
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +189,7 @@ class Agenda:
 
     due_in: timedelta | None
     lease_over_in: timedelta | None
+    request_over_in: timedelta | None
 
 
 def lock(tx: Tx, tenant: str, ids: Sequence[UUID]) -> list[Taken]:
@@ -144,24 +205,44 @@ def lock_free(tx: Tx, intents: Sequence[Intent]) -> list[Taken]:
     return [_taken(row) for row in tx.rows(LOCK_FREE, {"tenants": tenants, "ids": ids})]
 
 
-def lock_due(tx: Tx, tools: Mapping[str, int], limit: int) -> list[Taken]:
-    """At most ``limit`` claimable intents, the longest due first.
+def lock_due(tx: Tx, tools: Mapping[str, int], limit: int, *, tenant: str | None) -> list[Taken]:
+    """At most ``limit`` claimable intents of ``tenant`` (None: of all), the longest due first.
 
-    ``tools`` are those that the worker has, with the versions of their rows.
+    ``tools`` are those that the worker has, with the versions of their rows. What was frozen a
+    moment ago may be among them, and says so.
     """
-    parameters = {"tools": json.dumps(dict(tools)), "limit": limit}
+    parameters = {"tools": json.dumps(dict(tools)), "limit": limit, "tenant": tenant}
     return [_taken(row) for row in tx.rows(LOCK_DUE, parameters)]
 
 
-def lock_expired(tx: Tx, limit: int) -> list[Taken]:
-    """At most ``limit`` intents whose owner has let its lease run out."""
-    return [_taken(row) for row in tx.rows(LOCK_EXPIRED, {"limit": limit})]
+def lock_expired(tx: Tx, limit: int, *, tenant: str | None = None) -> list[Taken]:
+    """At most ``limit`` intents of ``tenant`` (None: of all) whose owner let its lease run out."""
+    return [_taken(row) for row in tx.rows(LOCK_EXPIRED, {"limit": limit, "tenant": tenant})]
 
 
-def agenda(tx: Tx, tools: Mapping[str, int]) -> Agenda:
-    """When a worker that has ``tools``, at those versions, has something to do next."""
-    now_us, due_us, lease_us = tx.row(AGENDA, {"tools": json.dumps(dict(tools))})
-    return Agenda(due_in=_until(now_us, due_us), lease_over_in=_until(now_us, lease_us))
+def lock_overdue(
+    tx: Tx, *, tenant: str | None, tool: str | None, run: str | None, limit: int
+) -> list[Taken]:
+    """At most ``limit`` intents that have fallen due while their scope is frozen (None: every)."""
+    parameters = {"tenant": tenant, "tool": tool, "run": run, "limit": limit}
+    return [_taken(row) for row in tx.rows(LOCK_OVERDUE, parameters)]
+
+
+def lock_lapsed(tx: Tx, limit: int, *, tenant: str | None = None) -> list[Taken]:
+    """At most ``limit`` intents of ``tenant`` (None: of all) that nobody has approved in time."""
+    return [_taken(row) for row in tx.rows(LOCK_LAPSED, {"limit": limit, "tenant": tenant})]
+
+
+def agenda(tx: Tx, tools: Mapping[str, int], *, tenant: str | None = None) -> Agenda:
+    """When a worker of ``tenant`` (None: of all) that has ``tools`` has something to do next."""
+    now_us, due_us, lease_us, request_us = tx.row(
+        AGENDA, {"tools": json.dumps(dict(tools)), "tenant": tenant}
+    )
+    return Agenda(
+        due_in=_until(now_us, due_us),
+        lease_over_in=_until(now_us, lease_us),
+        request_over_in=_until(now_us, request_us),
+    )
 
 
 def _until(now_us: int, then_us: int | None) -> timedelta | None:
@@ -169,4 +250,9 @@ def _until(now_us: int, then_us: int | None) -> timedelta | None:
 
 
 def _taken(row: Row) -> Taken:
-    return Taken(intent=intent_of(row), now=instant(row[WIDTH]), positions=tuple(row[WIDTH + 1]))
+    return Taken(
+        intent=intent_of(row),
+        now=instant(row[WIDTH]),
+        positions=tuple(row[WIDTH + 1]),
+        is_frozen=len(row) > WIDTH + 2 and row[WIDTH + 2],
+    )
