@@ -21,6 +21,7 @@ from takeback.model.errors import (
     HandlerError,
     InProgress,
     LedgerClosed,
+    NoTransaction,
     RetryTransaction,
     TransactionAborted,
     Unavailable,
@@ -48,7 +49,8 @@ def in_transaction(context: Context, given: object, work: Callable[[Tx], Answer]
         context.course.tx = tx
     try:
         answer = work(tx)
-    except (HandlerError, RetryTransaction):
+    except (HandlerError, NoTransaction, RetryTransaction):
+        # The last is the caller's anyway; one that is read-only or failed before has nothing to lose.
         raise
     except Exception as problem:
         if tx.is_aborted:
