@@ -165,8 +165,11 @@ def answer(
         "status": status.value,
         "ref": intent.ref,
         "summary": summary_of(intent, state, status, tool, bodies),
-        **_affected(affected, outcome, intent),
+        **_affected(affected, outcome or bodies.get("affected") or {}, intent),
     }
+    if state is State.AWAITING_APPROVAL:
+        expires_at = None if intent.expires_at is None else iso(intent.expires_at)
+        document["approval"] = {"expires_at": expires_at}
     document["restore"], reason = restore_call(intent, tool, bodies)
     if reason is not None:
         document["no_restore"] = reason
@@ -199,8 +202,10 @@ def trace_of(intent_id: UUID) -> str:
 
 
 def affected_rows(tool: Tool, bodies: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """All that the call affects, as far as it was said: by its outcome, else by the row."""
-    outcome = bodies.get("result") or {}
+    """All that the call affects, as far as it was said: by its outcome, else by what was foreseen,
+    else by the row.
+    """
+    outcome = bodies.get("result") or bodies.get("affected") or {}
     if "affected" in outcome:
         rows: Sequence[Mapping[str, Any]] = outcome["affected"]
         return rows
@@ -268,6 +273,8 @@ def _full(
         "version": intent.version,
         "run": intent.run,
         "principal": intent.principal,
+        "on_behalf_of": intent.on_behalf_of,
+        "approved_by": intent.approved_by,
         "recorded_at": intent.recorded_at,
         "due_at": intent.due_at,
         "settled_at": intent.settled_at,
