@@ -24,6 +24,7 @@ from takeback import embedded
 from takeback import settings as settings_room
 from takeback.audit.rebuild import Rebuilt, rebuild
 from takeback.audit.verify import Verdict, verify
+from takeback.catalog.limit_rule import require_limits
 from takeback.catalog.registry import Registry, build
 from takeback.client import looking
 from takeback.client.context import Context
@@ -70,6 +71,7 @@ class Desk:
         self._settings = settings
         self._migrations = tuple(migrations)
         self._policy = policy
+        require_limits(limits)
         self._limits = tuple(limits)
         self._grants = {name: frozenset(whose) for name, whose in (grants or {}).items()}
         self._server: embedded.Server | None = None

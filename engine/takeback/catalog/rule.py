@@ -16,6 +16,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.errors import PydanticUserError
 
 from takeback.catalog.effect_rule import Problem, effect_problems
+from takeback.catalog.limit_rule import limit_problems
 from takeback.declare import Approval, Key, Read, Tool
 from takeback.declare.tool import OnDifference, ScopeKind
 from takeback.model.canonical import canonical_arguments, canonical_value
@@ -233,15 +234,6 @@ def _approval(tool: Tool) -> Iterator[Problem]:
         )
 
 
-def _limits(tool: Tool) -> Iterator[Problem]:
-    """Nothing enforces them yet, and a limit that is only written down is worse than none."""
-    if tool.limits:
-        yield (
-            "its limits are not enforced by this release",
-            "drop limits=..., or let a person decide with approval=Approval(...)",
-        )
-
-
 def _former(tool: Tool) -> Iterator[Problem]:
     """What was called under an earlier recipe is found by it, so it has to be one that can be."""
     recipes = [tool.recipe, *tool.recipe.former]
@@ -308,7 +300,7 @@ _ARGUMENT_RULES: tuple[Callable[[Tool], Iterator[Problem]], ...] = (
     _key,
     _differences,
     _approval,
-    _limits,
+    limit_problems,
     _former,
     _affects,
     _wording,
