@@ -39,13 +39,14 @@ WITH fresh AS MATERIALIZED (
                        WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key
                        LIMIT 1) AS twin ON true
     WHERE NOT coalesce(twin.there, false)
-      AND NOT EXISTS (SELECT FROM takeback.former_keys AS f
-                      WHERE f.tenant = CAST(:tenant AS text) AND f.key = w.key)
 ), opened AS MATERIALIZED (
     SELECT f.ordinal, f.ref, f.tool, f.tool_version, f.effect, f.key, f.run, f.principal, f.state,
            f.window_us, f.not_before_us, f.after, f.repeat_of, f.payload, f.salt, f.arguments,
            f.on_behalf_of, f.approval_us
-    FROM fresh AS f WHERE pg_try_advisory_xact_lock(f.key_lock)
+    FROM fresh AS f
+    WHERE CASE WHEN NOT pg_try_advisory_xact_lock(f.key_lock) THEN false
+               WHEN pg_relation_size('takeback.former_keys') = 0 THEN true
+               ELSE takeback.claimed(CAST(:tenant AS text), f.key, 0) IS NULL END
 ), barrier AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held
 ), placed AS MATERIALIZED (
@@ -107,7 +108,8 @@ class Recordable:
 def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, Minted]:
     """Records those of ``calls`` whose keys are free; answers with them, by place in ``calls``.
 
-    The keys are different from each other, and none of the calls is a restore.
+    The keys are different from each other. None of the calls is a restore, and none has keys of
+    earlier recipes: those are recorded singly.
     """
     wanted = [_wanted(tenant, ordinal, call) for ordinal, call in enumerate(calls)]
     parameters = {

@@ -7,12 +7,14 @@ READ COMMITTED. Five answers follow:
 
     recorded      the intent, its first event and the body of its arguments are in this transaction
     found         a twin that this transaction sees
-    former        one that it sees under a key of an earlier recipe of the row; its gate is held
+    former        one that it sees under a key of an earlier recipe of the row; the gates of all of
+                  these keys are held, unless somebody else holds one of them
     busy          a twin is uncommitted elsewhere: nothing was written
     shadowed      the twin committed between the look and the lock: a second statement sees it
                   (READ COMMITTED), or the ref was taken and another one is needed
 
-Under REPEATABLE READ and SERIALIZABLE a shadowed twin is a serialization failure instead.
+Under REPEATABLE READ and SERIALIZABLE a shadowed twin is a serialization failure instead, and so is
+one behind the snapshot that only an earlier recipe, or only a later one, takes for a twin.
 
 What happens inside is in the function ``takeback.record``, made by the migrations: the
 database plans it once a session, which sent as text it would do at every call where no statements
@@ -87,8 +89,10 @@ def record(
     """Records the intent that ``event`` begins, or says what stands in its place.
 
     ``arguments`` is the stored body whose salted digest the event holds; so is ``affected``, a salt
-    and a body. ``former_keys`` are those that earlier recipes of the row give this call.
+    and a body. ``former_keys`` are those that earlier recipes of the row give this call: tried like
+    its own, and claimed with it, so that processes of an earlier catalog find it.
     """
+    assert (affected is None) == (event.affected is None), "a body and its digest go together"
     (said,) = tx.row(
         RECORD,
         {

@@ -193,8 +193,9 @@ FORMER_KEYS = Table(
     METADATA,
     Column("tenant", _WORD, nullable=False),
     Column("key", _WORD, nullable=False),
+    Column("generation", Integer, nullable=False),
     Column("intent_id", UUID(), nullable=False),
-    PrimaryKeyConstraint("tenant", "key", name="former_keys_pkey"),
+    PrimaryKeyConstraint("tenant", "key", "generation", name="former_keys_pkey"),
     comment="The keys that earlier recipes of its row would have given an intent.",
 )
 

@@ -26,15 +26,71 @@ CREATE INDEX intents_approval ON takeback.intents (expires_at)
 
 # A retry may arrive through a process whose catalog is older than the one that recorded: it knows
 # only the former key, and finds the intent by it here.
+#
+# Both of what is claimed and what is recorded stands under the gate of its key, so under READ
+# COMMITTED whoever holds the gate sees it. A snapshot hides what has committed since: there a row is
+# put in the way of a hidden one, which the database refuses as a serialization failure, and is taken
+# back. Reading instead would make every two recordings under SERIALIZABLE refuse each other.
 FORMER_KEYS = """
 CREATE TABLE takeback.former_keys (
     tenant text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
+    generation integer NOT NULL,
     intent_id uuid NOT NULL,
-    CONSTRAINT former_keys_pkey PRIMARY KEY (tenant, key)
+    CONSTRAINT former_keys_pkey PRIMARY KEY (tenant, key, generation)
 );
 COMMENT ON TABLE takeback.former_keys IS
     'The keys that earlier recipes of its row would have given an intent.';
+
+CREATE FUNCTION takeback.claimed(tenant text, key text, generation integer)
+RETURNS uuid LANGUAGE plpgsql
+AS $$
+DECLARE
+    twin uuid;
+BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        BEGIN
+            INSERT INTO takeback.former_keys (tenant, key, generation, intent_id)
+            VALUES (tenant, key, generation, '00000000-0000-0000-0000-000000000000')
+            ON CONFLICT DO NOTHING;
+            IF FOUND THEN
+                RAISE EXCEPTION USING ERRCODE = 'TB000';
+            END IF;
+        EXCEPTION WHEN SQLSTATE 'TB000' THEN
+            RETURN NULL;
+        END;
+    END IF;
+    SELECT f.intent_id INTO twin FROM takeback.former_keys AS f
+        WHERE f.tenant = claimed.tenant AND f.key = claimed.key
+          AND f.generation >= claimed.generation
+        ORDER BY f.generation DESC LIMIT 1;
+    RETURN twin;
+END
+$$;
+COMMENT ON FUNCTION takeback.claimed(text, text, integer) IS
+    'The intent that has claimed a key as a former one of its own; asked under the key''s gate.';
+
+CREATE FUNCTION takeback.require_no_hidden(tenant text, keys text[], generation integer)
+RETURNS void LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable') THEN
+        RETURN;
+    END IF;
+    INSERT INTO takeback.intents
+        (tenant, id, ref, tool, tool_version, effect, key, generation, principal, state, version,
+         recorded_at, window_us, head_hash)
+    SELECT require_no_hidden.tenant, takeback.new_id(0, convert_to(f.key, 'UTF8')), f.key, '', 0,
+           '', f.key, require_no_hidden.generation, '', 'recorded', 1, takeback.now(), 0, sha256('')
+    FROM unnest(keys) AS f (key)
+    ON CONFLICT DO NOTHING;
+    RAISE EXCEPTION USING ERRCODE = 'TB000';
+EXCEPTION WHEN SQLSTATE 'TB000' THEN
+    RETURN;
+END
+$$;
+COMMENT ON FUNCTION takeback.require_no_hidden(text, text[], integer) IS
+    'Fails to serialize where an intent of these keys stands behind the snapshot.';
 """
 
 PREVIEWS = """
@@ -127,8 +183,9 @@ COMMENT ON TABLE takeback.faults IS
 CREATE INDEX faults_age ON takeback.faults (at);
 """
 
-# See RECORD of the revision before. former_keys are those of the row's earlier recipes, tried like
-# the key itself, and claimed with it.
+# See RECORD of the revision before. former_keys are those of the row's earlier recipes: tried like the
+# key itself, all or none, in one order, so that no two callers refuse each other; and claimed with
+# it. A twin that is committed is told even where somebody else holds a gate.
 RECORD = """
 CREATE FUNCTION takeback.record(
     tenant text, key text, generation integer, key_lock bigint, ref text, tool text,
@@ -140,6 +197,8 @@ CREATE FUNCTION takeback.record(
 AS $$
 DECLARE
     twin uuid;
+    gate bigint;
+    opened boolean := false;
     barrier text;
     at timestamptz;
     at_us bigint;
@@ -147,7 +206,6 @@ DECLARE
     place bigint;
     not_before timestamptz;
     link bytea;
-    opened boolean;
 BEGIN
     SELECT i.id INTO twin FROM takeback.intents AS i
         WHERE i.tenant = record.tenant AND i.key = record.key
@@ -156,27 +214,45 @@ BEGIN
     IF FOUND THEN
         RETURN concat('found ', twin);
     END IF;
-    IF generation = 0 THEN
-        SELECT f.intent_id INTO twin FROM takeback.former_keys AS f
-            WHERE f.tenant = record.tenant AND f.key = record.key;
-        IF FOUND THEN
-            RETURN concat('found ', twin);
-        END IF;
-    END IF;
-    IF NOT pg_try_advisory_xact_lock(key_lock) THEN
-        RETURN 'busy';
-    END IF;
-    IF former_keys IS NOT NULL THEN
-        SELECT bool_and(pg_try_advisory_xact_lock(l)) INTO opened FROM unnest(former_locks) AS l;
-        IF NOT opened THEN
-            RETURN 'busy';
-        END IF;
+    IF former_keys IS NULL THEN
+        opened := pg_try_advisory_xact_lock(key_lock);
+    ELSE
+        BEGIN
+            FOREACH gate IN ARRAY
+                ARRAY(SELECT l FROM unnest(former_locks || key_lock) AS l ORDER BY l)
+            LOOP
+                IF NOT pg_try_advisory_xact_lock(gate) THEN
+                    RAISE EXCEPTION USING ERRCODE = 'TB000';
+                END IF;
+            END LOOP;
+            opened := true;
+        EXCEPTION WHEN SQLSTATE 'TB000' THEN
+            NULL;
+        END;
         SELECT i.id INTO twin
             FROM unnest(former_keys) WITH ORDINALITY AS f (key, place)
             JOIN takeback.intents AS i ON i.tenant = record.tenant AND i.key = f.key
+                 AND i.generation >= record.generation
             ORDER BY f.place, i.generation DESC LIMIT 1;
         IF FOUND THEN
             RETURN concat('former ', twin);
+        END IF;
+        IF opened THEN
+            PERFORM takeback.require_no_hidden(tenant, former_keys, generation);
+        END IF;
+    END IF;
+    IF NOT opened THEN
+        SELECT f.intent_id INTO twin FROM takeback.former_keys AS f
+            WHERE f.tenant = record.tenant AND f.key = record.key
+              AND f.generation >= record.generation
+            ORDER BY f.generation DESC LIMIT 1;
+        RETURN CASE WHEN FOUND THEN concat('found ', twin) ELSE 'busy' END;
+    END IF;
+    -- Where no recipe has ever changed there is nothing to look for, whatever a snapshot hides.
+    IF pg_relation_size('takeback.former_keys') > 0 THEN
+        twin := takeback.claimed(tenant, key, generation);
+        IF twin IS NOT NULL THEN
+            RETURN concat('found ', twin);
         END IF;
     END IF;
     -- Before a position is drawn: see takeback.ledger.barrier.
@@ -214,8 +290,8 @@ BEGIN
         VALUES (tenant, id, 1, 'affected', affected_salt, affected);
     END IF;
     IF former_keys IS NOT NULL THEN
-        INSERT INTO takeback.former_keys (tenant, key, intent_id)
-        SELECT record.tenant, f.key, record.id FROM unnest(record.former_keys) AS f (key)
+        INSERT INTO takeback.former_keys (tenant, key, generation, intent_id)
+        SELECT record.tenant, f.key, record.generation, id FROM unnest(former_keys) AS f (key)
         ON CONFLICT DO NOTHING;
     END IF;
     RETURN concat('recorded ', id, ' ', at_us, ' ', encode(link, 'hex'));
