@@ -23,7 +23,9 @@ from takeback.model.canonical import canonical_arguments, canonical_value
 from takeback.model.handler import Handler
 from takeback.model.shape import Shape, called, single
 
-RESERVED_TOOLS = frozenset({"restore", "status", "preview", "list_intents", "search_tools"})
+RESERVED_TOOLS = frozenset(
+    {"restore", "status", "preview", "list_intents", "search_tools", "permitted_values"}
+)
 RESERVED_ARGUMENTS = frozenset({"repeat_of", "expect", "idempotency_key", "confirm", "force"})
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")

@@ -95,18 +95,26 @@ def nearest_first(word: str, words: Iterable[str]) -> list[str]:
 
 
 def best_first(query: str, names: Iterable[str]) -> list[str]:
-    """The names, best answer to a search first: spelt so, beginning so, holding it, or just like.
+    """The names, best answer to a search first.
+
+    Spelt so, of the same words, beginning so, holding it, sharing words, or just like it.
 
     >>> best_first("korea", ["IRAN", "NORTH_KOREA", "KOREA_REPUBLIC_OF", "KOREA"])
     ['KOREA', 'KOREA_REPUBLIC_OF', 'NORTH_KOREA', 'IRAN']
     """
     wanted = folded(query[: 4 * _LENGTH_MAX])
 
+    words = set(wanted.split("_"))
+
     def answers(name: str) -> int:
         other = folded(name)
         if other == wanted:
             return 0
-        return 1 if other.startswith(wanted) else 2 if wanted in other else 3
+        if words == (others := set(other.split("_"))):
+            return 1
+        if wanted in other:
+            return 2 if other.startswith(wanted) else 3
+        return 4 + len(words) - len(words & others)
 
     return sorted(nearest_first(query, names), key=answers)
 
