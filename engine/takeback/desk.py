@@ -36,6 +36,7 @@ from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
 from takeback.ledger.database import Database
+from takeback.ledger.faults import Fault
 from takeback.ledger.health import Health, look
 from takeback.ledger.reading import Stored, refs_of
 from takeback.ledger.sqlstate import translated
@@ -128,7 +129,7 @@ class Desk:
         limit: int = 50,
         tx: object = None,
     ) -> list[dict[str, Any]]:
-        """The newest intents that match, newest first. Raises DatabaseUnavailable."""
+        """The newest intents that match, newest first. Raises InvalidArguments, DatabaseUnavailable."""
         lines = self._read(
             tx,
             lambda t: looking.list_intents(
@@ -137,10 +138,17 @@ class Desk:
         )
         return hand_over_lines(lines, Door.LIST)
 
+    def fault(self, trace_id: str, *, tx: object = None) -> Fault:
+        """What broke under the trace id of an answer: an operator's, and nothing for a model.
+
+        Kept for a month. Raises NoSuchRef when nothing is kept under it, and DatabaseUnavailable.
+        """
+        return self._read(tx, lambda t: looking.find_fault(self.context, t, trace_id))
+
     def events(self, after: int = 0, *, limit: int = 1000) -> Page:
         """The log behind position ``after``, in order and without gaps.
 
-        Go on from the page's ``safe_position``. Raises DatabaseUnavailable.
+        Go on from the page's ``safe_position``. Raises InvalidArguments, DatabaseUnavailable.
         """
         return looking.events(self.context, after, limit)
 
@@ -155,6 +163,10 @@ class Desk:
     async def ashow(self, ref: str, *, tx: object = None) -> Shown:
         """``show`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(tx, lambda t: self.show(ref, tx=t))
+
+    async def afault(self, trace_id: str, *, tx: object = None) -> Fault:
+        """``fault`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(tx, lambda t: self.fault(trace_id, tx=t))
 
     async def alist(
         self,

@@ -29,16 +29,41 @@ ROWS = 3000
 TENANT = "default"
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 TOOLS = '{"send_customer_email": 1}'
+WANTED = json.dumps(
+    [{"number": 0, "tenant": TENANT, "scope": "tenant", "per_us": 1, "currency": "EUR"}]
+)
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "act": {"tenant": TENANT, "intent": ID},
-    "agenda": {"tools": TOOLS},
+    "agenda": {"tools": TOOLS, "tenant": None},
     "append": {"intents": "{}", "events": "[{}]", "bodies": "[{}]"},
     "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
     "barrier_holders": {},
+    "begun": {"tenant": TENANT, "tool": "a", "run": None, "limit": 1000},
+    "bound": {"milliseconds": "30000"},
     "count_intents": {},
+    "enter_limits": {"entries": "[{}]"},
+    "freeze": {"tenant": None, "tool": None, "run": "r", "reason": "why", "by": "dana"},
+    "freezes_in_force": {"limit": 1000},
+    "frozen": {"tenant": TENANT, "tool": "a", "run": None},
+    "count_faults": {"counted_max": 1000},
+    "forget_faults": {"days": 30, "limit": 100},
     "history": {"tenant": TENANT, "id": ID},
+    "keep_fault": {
+        "tenant": TENANT,
+        "trace_id": "5d2d3aa4dd82c1b8",
+        "tool": None,
+        "run": None,
+        "principal": None,
+        "effect": "none",
+        "kind": "builtins.KeyError",
+        "details": "x",
+    },
+    "isolation": {},
     "last_position": {},
+    "limit_rows_foreseen": {"tenants": [TENANT], "ids": [ID]},
+    "limit_standing": {"wanted": WANTED},
+    "limit_usage": {"wanted": WANTED, "released_only": True, "without": [ID]},
     "list": {"tenant": TENANT, "state": "held", "tool": None, "age_us": None, "limit": 50},
     "list_run": {
         "tenant": TENANT,
@@ -49,11 +74,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "limit": 50,
     },
     "lock": {"tenant": TENANT, "ids": [ID]},
-    "lock_due": {"tools": TOOLS, "limit": 100},
-    "lock_expired": {"limit": 100},
+    "lock_due": {"tools": TOOLS, "limit": 100, "tenant": TENANT},
+    "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
+    "lock_lapsed": {"limit": 100, "tenant": None},
+    "lock_overdue": {"tenant": None, "tool": "a", "run": None, "limit": 100},
     "lock_row": {"tenant": TENANT, "id": ID, "no_instant": 0},
+    "lock_scopes": {"locks": [-7]},
     "open_intents": {"counted_max": 1000},
+    "overdue": {"tenant": None, "tool": None, "run": None, "limit": 1000},
     "plant_row": {"tenant": TENANT, "id": ID, "row": "{}"},
     "read": {"tenant": TENANT, "id": ID},
     "read_by_key": {"tenant": TENANT, "key": "k1:a"},
@@ -81,15 +110,27 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "payload": "{}",
         "salt": bytes(32),
         "arguments": "{}",
+        "on_behalf_of": None,
+        "approval_us": None,
+        "affected_salt": None,
+        "affected": None,
+        "former_keys": None,
+        "former_locks": None,
+        "schema": 2,
     },
     "record_many": {
         "tenant": TENANT,
         "genesis": bytes(32),
         "calls": json.dumps([{"ordinal": 0, "key": "k1:a", "state": "due"}]),
+        "schema": 2,
     },
+    "read_fault": {"tenant": TENANT, "trace_id": "5d2d3aa4dd82c1b8"},
     "refs_like": {"tenant": TENANT, "low": "a-", "high": "a-~", "limit": 10},
     "revision": {},
     "server": {},
+    "snapshots": {"tenants": [TENANT], "ids": [ID]},
+    "thaw": {"tenant": None, "tool": "a", "run": None, "reason": "why", "by": "dana"},
+    "try_scopes": {"locks": [-7]},
     "walk_bodies": {
         "tenant": TENANT,
         "id": ID,
@@ -120,21 +161,59 @@ BOUNDED = frozenset(
             "append_many",
             "lock",
             "lock_free",
+            "keep_fault",
             "lock_row",
             "read",
+            "read_fault",
             "read_by_ref",
             "read_many",
             "refs_of",
+            "snapshots",
         ),
         *("plant_row", "write_row", "record", "record_many", "history"),
+        # A limit sums up what lies within its own time; a thaw ends the freezes of one scope.
+        *("enter_limits", "limit_rows_foreseen", "limit_standing", "limit_usage", "thaw"),
     }
 )
 # What is said on a caller's connection, where plans may be kept: these are planned well from the
 # start, when the planner knows nothing of the tables yet.
-KEPT = ("act", "append", "history", "list_run", "lock", "read", "read_by_key", "read_by_ref")
+KEPT = (
+    *("act", "append", "history", "list_run", "lock", "read", "read_by_key", "read_by_ref"),
+    *("enter_limits", "limit_standing", "limit_usage"),
+)
 # These read no table of ours but a sequence, the version, or settings.
-ELSEWHERE = frozenset({"act", "barrier_holders", "last_position", "revision", "server"})
+ELSEWHERE = frozenset(
+    {
+        *("act", "barrier_holders", "bound", "last_position", "revision", "server"),
+        *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes"),
+    }
+)
 WHOLE = frozenset({"count_intents"})
+
+
+BECOMES: tuple[dict[str, Any], ...] = (
+    *({"becomes": "held"} if n % 3 else {"becomes": "due"} for n in range(299)),
+    {"becomes": "awaiting_approval", "approval_cause": "row", "approval_us": 86_400_000_000},
+)
+
+
+COUNTED = """
+INSERT INTO takeback.limit_entries (tenant, scope, intent_id, at, money, currency)
+SELECT i.tenant, scope, i.id, i.recorded_at, 100, 'EUR'
+FROM takeback.intents AS i CROSS JOIN unnest(ARRAY['tenant', 'run:' || i.run]) AS scope
+"""
+THAWED = """
+INSERT INTO takeback.freezes (tool, reason, frozen_by, frozen_at, thawed_by, thawed_at)
+SELECT 'a', 'why', 'dana', now(), CASE WHEN n > 2 THEN 'dana' END, CASE WHEN n > 2 THEN now() END
+FROM generate_series(1, %(rows)s) AS n
+"""
+
+
+FAULTS = """
+INSERT INTO takeback.faults (tenant, trace_id, at, effect, kind, details)
+SELECT 'default', md5(n::text), takeback.now() - n * interval '1 hour', 'none', 'KeyError', 'x'
+FROM generate_series(1, %s) AS n
+"""
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +233,14 @@ def grown_url(databases: Databases) -> Iterator[str]:
         with psycopg.connect(url) as tx:
             for start in range(0, ROWS, 1000):
                 batch = [
-                    scribe.entry(run=f"run-{n // 10}", becomes="held" if n % 3 else "due")
+                    scribe.entry(run=f"run-{n // 10}", **BECOMES[n % len(BECOMES)])
                     for n in range(start, start + 1000)
                 ]
                 assert len(record_many(tx, batch)) == 1000
+            tx.execute(COUNTED)
+            tx.execute(THAWED, {"rows": ROWS})
+        with psycopg.connect(url) as tx:
+            tx.execute(FAULTS, [ROWS])
         with psycopg.connect(url, autocommit=True) as admin:
             admin.execute("VACUUM ANALYZE")
         yield url
@@ -216,7 +299,7 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
         assert statement.index in indexes, indexes
 
 
-@pytest.mark.parametrize("name", ["lock_due", "lock_expired", "read_log", "list", "list_run"])
+@pytest.mark.parametrize("name", ["lock_due", "lock_expired", "lock_lapsed", "read_log", "list", "list_run"])
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
     plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan")
     assert "Sort" not in [node["Node Type"] for node in plan]

@@ -142,6 +142,7 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     source = "embedded" if given is None else named
     database: dict[str, Any] = {"url": None, "source": source, "version": None, "problem": None}
     found.document |= {"database": database, "schema": None, "clock": None, "queue": None}
+    found.document["faults_last_day"] = None
     try:
         url = app.database_url
         database["url"] = url if show_secrets else masked(url)
@@ -157,6 +158,7 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     database["version"] = health.server_version
     _server(health, found, here=(before + after) / 2)
     _schema(health, found)
+    _faults(health, found)
     if health.queue is not None:
         _queue(health.queue, found)
         _versions(app, health.queue, found)
@@ -191,6 +193,15 @@ def _schema(health: Health, found: Examination) -> None:
     elif health.revision > latest:
         found.notes.append(
             f"the schema is at {health.revision}, of a release after this one ({latest})"
+        )
+
+
+def _faults(health: Health, found: Examination) -> None:
+    found.document["faults_last_day"] = health.faults
+    if health.faults:
+        found.notes.append(
+            f"{health.faults} faults in the last day: `takeback show` and the trace id of an "
+            "answer, or the log, say what each was"
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,15 +15,16 @@ import typer
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, Usage
 from takeback.cli.handing import say_intent, say_list
-from takeback.cli.sheet import event_of
+from takeback.cli.sheet import event_of, field
 from takeback.cli.typed import LIMIT_MAX, POSITION_MAX, number_within, span_of, state_of
-from takeback.cli.voice import ReaderGone
+from takeback.cli.voice import ReaderGone, plain
 from takeback.model.door import Door as Exit
 
 if TYPE_CHECKING:
     from takeback.app import Takeback
     from takeback.client.looking import Shown
     from takeback.ledger.barrier import Page
+    from takeback.ledger.faults import Fault
 
 PAGE = 500
 FOLLOW_SECONDS = 0.25
@@ -62,13 +64,22 @@ def list_intents(
 
 def show(
     context: typer.Context,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="The ref, as every answer shows it.")],
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF", help="The ref, as every answer shows it; or a refusal's trace id."
+        ),
+    ],
     full: Annotated[
         bool, typer.Option("--full", help="Also the arguments, the result and every row.")
     ] = False,
 ) -> int:
-    """Show one intent with its timeline."""
+    """Show one intent with its timeline, or what broke under a trace id."""
+    from takeback.client.looking import is_trace_id
+
     door = door_of(context)
+    if is_trace_id(ref):
+        return _show_fault(door, door.ledger().fault(ref))
     shown = door.ledger().show(ref)
     answer = shown.envelope
     if door.settings.app is None:
@@ -76,6 +87,19 @@ def show(
         answer = answer.amended({"restore": None, "no_restore": reason})
     everything = Exit.CLI_SHOW_FULL if full else None
     say_intent(door, answer, _beside(shown), Exit.CLI_SHOW, full=everything)
+    return DONE
+
+
+def _show_fault(door: Door, fault: Fault) -> int:
+    from takeback.model.moment import iso
+
+    document = {**asdict(fault), "at": iso(fault.at)}
+    if door.voice.json_wanted:
+        door.voice.document(document)
+        return DONE
+    labels = ("trace_id", "at", "tool", "run", "principal", "effect", "kind")
+    door.voice.lines([field(name, document[name]) for name in labels if document[name] is not None])
+    door.voice.lines(["", *map(plain, fault.details.splitlines())])
     return DONE
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
+from takeback.ledger.bound import bound
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
 from takeback.model.code import Effect
@@ -24,19 +25,8 @@ FORGOTTEN_MAX = 100
 COUNTED_MAX = 10_000
 """Of a day's faults so many are counted."""
 
-PATIENCE_MS = 1000
-"""A fault is worth no longer wait for somebody's lock."""
-
-HURRY = Statement(
-    name="hurry",
-    sentence="Has the rest of a transaction of ours give up rather than wait.",
-    index=None,
-    lock="none",
-    text=text("""
-SELECT set_config('lock_timeout', CAST(:ms AS text), true),
-       set_config('statement_timeout', CAST(:ms AS text), true)
-"""),
-)
+PATIENCE = timedelta(seconds=1)
+"""A fault is worth no longer wait."""
 
 KEEP = Statement(
     name="keep_fault",
@@ -61,11 +51,10 @@ FORGET = Statement(
 WITH moment AS MATERIALIZED (
     SELECT takeback.now() - CAST(:days AS int) * interval '1 day' AS ends),
 old AS MATERIALIZED (
-    SELECT f.tenant, f.trace_id FROM takeback.faults AS f
+    SELECT f.ctid AS place FROM takeback.faults AS f
     WHERE f.at < (SELECT m.ends FROM moment AS m)
     ORDER BY f.at LIMIT CAST(:limit AS int) FOR UPDATE SKIP LOCKED)
-DELETE FROM takeback.faults AS f USING old AS o
-WHERE f.tenant = o.tenant AND f.trace_id = o.trace_id
+DELETE FROM takeback.faults AS f WHERE f.ctid = ANY (ARRAY(SELECT o.place FROM old AS o))
 """),
 )
 
@@ -124,7 +113,7 @@ class Fault:
 
 def keep(tx: Tx, tenant: str, breakages: Sequence[Breakage]) -> None:
     """Keeps what broke, in a transaction of ours that may be lost, and forgets what is old."""
-    tx.rows(HURRY, {"ms": PATIENCE_MS})
+    bound(tx, PATIENCE)
     for one in breakages:
         tx.rows(
             KEEP,

@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from takeback.ledger.barrier import HOLDERS
+from takeback.ledger.faults import count_recent
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
 from takeback.model.intent import instant
@@ -27,7 +28,8 @@ SERVER = Statement(
     text=text("""
 SELECT current_setting('server_version'), CAST(current_setting('server_version_num') AS int),
        CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint), pg_is_in_recovery(),
-       to_regclass('takeback.alembic_version') IS NOT NULL
+       to_regclass('takeback.alembic_version') IS NOT NULL,
+       to_regclass('takeback.faults') IS NOT NULL
 """),
 )
 
@@ -102,7 +104,10 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The ledger's database. ``revision`` and ``queue`` are None where there is no ledger yet."""
+    """The ledger's database. ``revision`` and ``queue`` are None where there is no ledger yet.
+
+    ``faults`` counts what broke within the last day; None where the schema keeps none yet.
+    """
 
     server_version: str
     server_number: int
@@ -110,11 +115,12 @@ class Health:
     is_replica: bool
     revision: str | None
     queue: Queue | None
+    faults: int | None
 
 
 def look(tx: Tx) -> Health:
     """How the ledger's database is. Raises DatabaseUnavailable."""
-    version, number, now_us, replica, migrated = tx.row(SERVER, {})
+    version, number, now_us, replica, migrated, keeps_faults = tx.row(SERVER, {})
     rows = tx.rows(REVISION, {}) if migrated else []
     return Health(
         server_version=version,
@@ -123,6 +129,7 @@ def look(tx: Tx) -> Health:
         is_replica=replica,
         revision=rows[0][0] if rows else None,
         queue=_queue(tx) if rows else None,
+        faults=count_recent(tx) if keeps_faults else None,
     )
 
 
