@@ -146,14 +146,15 @@ def _mended(
     arguments = call["arguments"]
     arguments = copy.deepcopy(arguments) if isinstance(arguments, dict) else {}
     words = None if intent is None else intent["arguments"]
-    # From the end, so that what is left out of a list moves nothing that is still to be mended.
-    for violation in reversed(violations):
-        path = _path(str(violation["field"]), arguments, words)
+    # Names first: what is wrong with a value is told under the name that was meant.
+    for violation in violations:
         if violation.get("code") == "unknown_argument":
-            _rename(arguments, path, violation, words)
-        elif violation.get("code") == "too_many_violations":
+            _rename(arguments, _path(str(violation["field"]), arguments, words), violation)
+    for violation in violations:
+        path = _path(str(violation["field"]), arguments, words)
+        if violation.get("code") in {"unknown_argument", "too_many_violations"}:
             continue
-        elif words is not None and violation["field"] == "arguments":
+        if words is not None and violation["field"] == "arguments":
             arguments = copy.deepcopy(words)
         else:
             _put(arguments, path, _value(path, violation, words, look_up))
@@ -173,14 +174,12 @@ def _stop_unless_mendable(violations: Sequence[Mapping[str, Any]]) -> None:
         raise _Stop("choice")
 
 
-def _rename(arguments: Any, path: Sequence[Any], violation: Mapping[str, Any], words: Any) -> None:
+def _rename(arguments: Any, path: Sequence[Any], violation: Mapping[str, Any]) -> None:
     """An argument that there is not goes, and what it held goes to the name that was meant."""
     held = _take(arguments, path)
     meant = violation.get("suggestion")
     if meant is not None:
-        there = [*path[:-1], meant]
-        word = _at(words, there)
-        _put(arguments, there, held if word is _NOTHING else copy.deepcopy(word))
+        _put(arguments, [*path[:-1], meant], held)
 
 
 def _value(path: Sequence[Any], violation: Mapping[str, Any], words: Any, look_up: Send) -> Any:
