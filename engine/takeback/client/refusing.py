@@ -164,18 +164,24 @@ FIELD_LENGTH_MAX = 100
 def refuse_conflict(
     tool: Tool, first: Intent, differs: tuple[Difference, ...], trace_id: str
 ) -> Envelope:
-    """Same key, other arguments: each differing field with both values, and how to mean it anew."""
+    """Same key, other arguments: each differing field with both values, and how to mean it anew.
+
+    What a person has approved is what was recorded, and nothing else.
+    """
     fields = ", ".join(d.field for d in differs)
+    is_approved = first.approved_by is not None
+    code = "approval_mismatch" if is_approved else "key_conflict"
+    person = " A person has approved the first one, as it was recorded." if is_approved else ""
     return refusal(
-        "key_conflict",
-        f"{first.ref} is the same {tool.name} with another {fields}. If this is a repeat of it, "
-        f"send the first values; to do it once more on purpose, add repeat_of.",
+        code,
+        f"{first.ref} is the same {tool.name} with another {fields}.{person} If this is a repeat "
+        f"of it, send the first values; to do it once more on purpose, add repeat_of.",
         trace_id=trace_id,
         extra={"ref": first.ref, "again": {"repeat_of": first.ref}},
         violations=[
             {
                 "field": d.field,
-                "code": "key_conflict",
+                "code": code,
                 "message": "differs from the first call",
                 "first": shown(d.first),
                 "received": shown(d.now),

@@ -180,9 +180,9 @@ _ANSWERED = (
     Code(
         name="approval_mismatch",
         class_=Class.INVALID_REQUEST,
-        where=(Where.PERSON,),
-        meaning="what was approved, or looked at, is not what is asked for",
-        advice="look at it again, and decide on that",
+        where=(Where.CALL, Where.PERSON),
+        meaning="what a person approved, or looked at, is not what is asked for",
+        advice="what was approved is carried out as it was recorded; another call needs `repeat_of`",
     ),
     Code(
         name="approval_denied",
