@@ -246,8 +246,8 @@ def differing(folded: Intent, row: Intent) -> tuple[str, ...]:
 def named_bodies(event: Event) -> dict[str, str]:
     """The bodies that lie beside an event: name -> the digest that the event holds."""
     match event:
-        case events.Recorded(arguments=digest):
-            named: dict[str, str | None] = {"arguments": digest}
+        case events.Recorded(arguments=digest, affected=affected):
+            named: dict[str, str | None] = {"arguments": digest, "affected": affected}
         case events.Denied(reason=digest):
             named = {"reason": digest}
         case events.Succeeded(result=digest, source=source):
