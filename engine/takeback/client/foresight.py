@@ -90,7 +90,12 @@ def _foreseen(context: Context, tx: Tx, request: Request) -> Foreseen:
 def _require_expected(context: Context, tx: Tx, request: Request, seen: Foreseen) -> None:
     if request.expect is not None:
         require_expected(
-            context, tx, request.bound.name, request.arguments.canonical, request.expect, seen
+            context,
+            tx,
+            request.bound.name,
+            request.arguments.canonical,
+            expect=request.expect,
+            now=seen,
         )
 
 
