@@ -63,6 +63,10 @@ def recorded(becomes: events.FirstState = "due", **fields: Any) -> events.Record
         "restores": None,
         "repeat_of": None,
         "after": (),
+        "on_behalf_of": None,
+        "approval_cause": None,
+        "approval_us": None,
+        "affected": None,
     }
     return events.Recorded(**(plain | fields))
 
@@ -135,6 +139,17 @@ def contradicted(attempt: int, decided: Any, answered: Any) -> events.Contradict
     return events.Contradicted(attempt=attempt, decided=decided, answered=answered)
 
 
+def asked(stays_open: float | None = 90) -> events.ApprovalAsked:
+    """Over a limit: open for that many seconds (None: for ever)."""
+    span_us = None if stays_open is None else round(stays_open * 1_000_000)
+    return events.ApprovalAsked(cause="limit", approval_us=span_us)
+
+
+def refused(attempt: int = 0) -> events.Failed:
+    """A limit said no to what was claimed."""
+    return events.Failed(attempt=attempt, source="policy", code="limit_exceeded", error="4b227777")
+
+
 CANCELLED = events.Cancelled(by="dana", via=VIA)
 RESTORE_BEGAN = events.RestoreBegan(by="dana", via=VIA)
 
@@ -153,6 +168,15 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "awaiting_approval": (recorded("awaiting_approval", window_us=90_000_000),),
     "awaiting_approval, no window": (recorded("awaiting_approval"),),
     "awaiting_approval, after another": (recorded("awaiting_approval", after=("a-1",)),),
+    "awaiting_approval, open": (
+        recorded("awaiting_approval", window_us=90_000_000, approval_us=60_000_001),
+    ),
+    "awaiting_approval, lapsed": (
+        recorded("awaiting_approval", window_us=90_000_000, approval_us=60_000_000),
+    ),
+    "awaiting_approval, limit": (*_DUE, claimed(), asked()),
+    "awaiting_approval, limit, lapsed": (*_DUE, claimed(), asked(60)),
+    "awaiting_approval, limit, first deferred": (*_DEFERRED, claimed(), asked()),
     "waiting": (recorded("waiting", after=("a-1",)),),
     "waiting, with a window": (recorded("waiting", after=("a-1",), window_us=90_000_000),),
     "held": (recorded("held", window_us=90_000_000),),
@@ -165,6 +189,10 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "due, contradicted": _DENIED_PROOF,
     "claimed": (*_DUE, claimed()),
     "claimed, lease over": (*_DUE, claimed(lease=0)),
+    "claimed, approved before": (
+        *(recorded("awaiting_approval", approval_us=120_000_000),),
+        *(events.Approved(by="mo", becomes="due", saw="ef2d127d"), claimed()),
+    ),
     "claimed, first deferred": (*_DEFERRED, claimed()),
     "claimed, first unknown": (*_KEYED, claimed()),
     "claimed, key expired": (*_DOUBT, requeued("provider_key", begin_before=0), claimed()),
@@ -198,6 +226,8 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
         *(*_FAILED, late(1, "succeeded")),
         contradicted(1, "failed", "succeeded"),
     ),
+    "failed, over a limit": (*_DUE, claimed(), refused()),
+    "failed, over a limit, first deferred": (*_DEFERRED, claimed(), refused(1)),
     "cancelled": (*_DUE, CANCELLED),
     "cancelled, first deferred": (*_DEFERRED, CANCELLED),
     "denied": (recorded("awaiting_approval"), events.Denied(by="dana", reason="4e074085")),

@@ -39,6 +39,11 @@ ADDED: dict[tuple[str, str], str] = {
         "claimed",
         "parked",
     ): "no upgrade for its version (§3), or its provider's key is forgotten (§6)",
+    (
+        "claimed",
+        "awaiting_approval",
+    ): "over a limit at release: it waits for approval (§7, limits)",
+    ("claimed", "failed"): "over a limit that its row lets nobody lift: refused (§7, limits)",
     ("in_doubt", "restored"): "a restore in doubt has an end, too",
     ("in_doubt", "restore_failed"): "a restore in doubt has an end, too",
     ("restore_failed", "restoring"): "a restore that failed is tried again",
@@ -47,10 +52,15 @@ ADDED: dict[tuple[str, str], str] = {
 
 COMMANDS: dict[str, commands.Command] = {
     "MoveWindow": commands.MoveWindow(committed_at=NOW),
+    "AskApproval": commands.AskApproval(cause="limit", approval_for=timedelta(days=1)),
+    "AskApproval, for ever": commands.AskApproval(cause="limit"),
     "Approve": commands.Approve(by="dana"),
+    "Approve, seen": commands.Approve(by="dana", saw="ef2d127d"),
     "Deny": commands.Deny(by="dana"),
     "ExpireApproval": commands.ExpireApproval(),
+    "Refuse": commands.Refuse(code="limit_exceeded", error="4b227777"),
     "Awake": commands.Awake(),
+    "Postpone": commands.Postpone(until=second(3600)),
     "Release": commands.Release(),
     "Cancel": commands.Cancel(by="dana"),
     "Claim": commands.Claim(worker="w-2", lease=timedelta(seconds=30)),
@@ -102,21 +112,51 @@ MATRIX: dict[str, str] = {
     """,
     "awaiting_approval": """
         Approve: approved -> held
+        Approve, seen: approved -> held
         Deny: denied -> denied
-        ExpireApproval: approval_expired -> expired
         Cancel: cancelled -> cancelled
     """,
     "awaiting_approval, no window": """
         Approve: approved -> due
+        Approve, seen: approved -> due
         Deny: denied -> denied
-        ExpireApproval: approval_expired -> expired
         Cancel: cancelled -> cancelled
     """,
     "awaiting_approval, after another": """
         Approve: approved -> waiting
+        Approve, seen: approved -> waiting
+        Deny: denied -> denied
+        Cancel: cancelled -> cancelled
+    """,
+    "awaiting_approval, open": """
+        Approve: approved -> held
+        Approve, seen: approved -> held
+        Deny: denied -> denied
+        Cancel: cancelled -> cancelled
+    """,
+    "awaiting_approval, lapsed": """
         Deny: denied -> denied
         ExpireApproval: approval_expired -> expired
         Cancel: cancelled -> cancelled
+    """,
+    "awaiting_approval, limit": """
+        Approve: approved -> due
+        Approve, seen: approved -> due
+        Deny: denied -> denied
+        Cancel: cancelled -> cancelled
+    """,
+    "awaiting_approval, limit, lapsed": """
+        Deny: denied -> denied
+        ExpireApproval: approval_expired -> expired
+        Cancel: cancelled -> cancelled
+    """,
+    "awaiting_approval, limit, first deferred": """
+        Approve: approved -> due
+        Approve, seen: approved -> due
+        Deny: denied -> denied
+        Cancel: cancelled -> cancelled
+        Late 1 succeeded: answered_late contradicted -> awaiting_approval
+        Late 1 failed: answered_late -> awaiting_approval
     """,
     "waiting": """
         Awake: awoken -> due
@@ -127,53 +167,76 @@ MATRIX: dict[str, str] = {
         Cancel: cancelled -> cancelled
     """,
     "held": """
+        Postpone: postponed -> held
         MoveWindow: window_moved -> held
         Cancel: cancelled -> cancelled
     """,
     "held, window over": """
+        Postpone: postponed -> held
         MoveWindow: window_moved -> held
         Release: due -> due
         Claim: due claimed -> claimed
         Cancel: cancelled -> cancelled
     """,
     "due": """
+        Postpone: postponed -> due
         Claim: claimed -> claimed
         Cancel: cancelled -> cancelled
     """,
     "due, later": """
+        Postpone: postponed -> due
         Cancel: cancelled -> cancelled
         Late 1 succeeded: answered_late contradicted -> due
         Late 1 failed: answered_late -> due
     """,
     "due, first deferred": """
+        Postpone: postponed -> due
         Claim: claimed -> claimed
         Cancel: cancelled -> cancelled
         Late 1 succeeded: answered_late contradicted -> due
         Late 1 failed: answered_late -> due
     """,
     "due, first unknown": """
+        Postpone: postponed -> due
         Claim: claimed -> claimed
         Late 1 succeeded: answered_late -> due
         Late 1 failed: answered_late -> due
     """,
     "due, first absent": """
+        Postpone: postponed -> due
         Claim: claimed -> claimed
         Cancel: cancelled -> cancelled
         Late 1 succeeded: answered_late contradicted -> due
         Late 1 failed: answered_late -> due
     """,
     "due, contradicted": """
+        Postpone: postponed -> due
         Claim: claimed -> claimed
         Late 1 succeeded: answered_late -> due
         Late 1 failed: answered_late -> due
     """,
     "claimed": """
+        AskApproval: approval_asked -> awaiting_approval
+        AskApproval, for ever: approval_asked -> awaiting_approval
+        Refuse: failed -> failed
+        HandBack: handed_back -> due
+        Begin: attempt_began -> executing
+        Cancel: cancelled -> cancelled
+        Park, no_upgrade: parked -> parked
+    """,
+    "claimed, approved before": """
+        AskApproval: approval_asked -> awaiting_approval
+        AskApproval, for ever: approval_asked -> awaiting_approval
+        Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
         Cancel: cancelled -> cancelled
         Park, no_upgrade: parked -> parked
     """,
     "claimed, lease over": """
+        AskApproval: approval_asked -> awaiting_approval
+        AskApproval, for ever: approval_asked -> awaiting_approval
+        Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
         ExpireLease: handed_back -> due
@@ -181,6 +244,9 @@ MATRIX: dict[str, str] = {
         Park, no_upgrade: parked -> parked
     """,
     "claimed, first deferred": """
+        AskApproval: approval_asked -> awaiting_approval
+        AskApproval, for ever: approval_asked -> awaiting_approval
+        Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
         Cancel: cancelled -> cancelled
@@ -390,6 +456,18 @@ MATRIX: dict[str, str] = {
     """,
     "failed, contradicted": """
         Requeue, person: requeued -> due
+        Purge: purged -> purged
+        Late 1 succeeded: answered_late contradicted -> failed
+        Late 1 failed: answered_late -> failed
+    """,
+    "failed, over a limit": """
+        Requeue, person: requeued -> due
+        Requeue, person, epoch: requeued -> due
+        Purge: purged -> purged
+    """,
+    "failed, over a limit, first deferred": """
+        Requeue, person: requeued -> due
+        Requeue, person, epoch: requeued -> due
         Purge: purged -> purged
         Late 1 succeeded: answered_late contradicted -> failed
         Late 1 failed: answered_late -> failed

@@ -147,6 +147,7 @@ def test_a_recording_holds_all_of_the_call():
         restores=str(INTENT),
         repeat_of="send_customer_email-1A2B3C4D",
         after=("a-1", "a-2"),
+        on_behalf_of="dana",
     )
     assert decide(None, command, NOW) == [
         recorded(
@@ -156,6 +157,7 @@ def test_a_recording_holds_all_of_the_call():
             restores=str(INTENT),
             repeat_of="send_customer_email-1A2B3C4D",
             after=("a-1", "a-2"),
+            on_behalf_of="dana",
         )
     ]
 

@@ -23,6 +23,7 @@ from tests.model.history import (
     TENANT,
     THEN,
     VIA,
+    asked,
     began,
     claimed,
     contradicted,
@@ -34,6 +35,7 @@ from tests.model.history import (
     late,
     parked,
     recorded,
+    refused,
     requeued,
     running,
     second,
@@ -47,17 +49,75 @@ CHANGES: list[tuple[str, events.Event, dict[str, Any]]] = [
     (
         "awaiting_approval",
         events.Approved(by="dana", becomes="held"),
-        {"state": State.HELD, "due_at": second(90)},
+        {"state": State.HELD, "due_at": second(90), "approved_by": "dana"},
+    ),
+    (
+        "awaiting_approval, open",
+        events.Approved(by="dana", becomes="held", saw="ef2d127d"),
+        {
+            "state": State.HELD,
+            "due_at": second(90),
+            "expires_at": None,
+            "approved_by": "dana",
+        },
     ),
     (
         "awaiting_approval, no window",
         events.Approved(by="dana", becomes="due"),
-        {"state": State.DUE, "due_at": NOW},
+        {"state": State.DUE, "due_at": NOW, "approved_by": "dana"},
     ),
     (
         "awaiting_approval, after another",
         events.Approved(by="dana", becomes="waiting"),
-        {"state": State.WAITING},
+        {"state": State.WAITING, "approved_by": "dana"},
+    ),
+    (
+        "claimed",
+        asked(),
+        {
+            "state": State.AWAITING_APPROVAL,
+            "due_at": None,
+            "lease_until": None,
+            "expires_at": second(90),
+        },
+    ),
+    (
+        "claimed, approved before",
+        asked(None),
+        {
+            "state": State.AWAITING_APPROVAL,
+            "due_at": None,
+            "lease_until": None,
+            "approved_by": None,
+        },
+    ),
+    (
+        "claimed, first deferred",
+        refused(1),
+        {"state": State.FAILED, "due_at": None, "lease_until": None, "settled_at": NOW},
+    ),
+    ("held", events.Postponed(cause="thawed", until_us=us(120)), {"due_at": second(120)}),
+    ("due", events.Postponed(cause="thawed", until_us=us(120)), {"due_at": second(120)}),
+    (
+        "awaiting_approval, open",
+        events.Denied(by="dana", reason=None),
+        {"state": State.DENIED, "expires_at": None, "settled_at": NOW},
+    ),
+    (
+        "awaiting_approval, lapsed",
+        events.ApprovalExpired(),
+        {"state": State.EXPIRED, "expires_at": None, "settled_at": NOW},
+    ),
+    (
+        "awaiting_approval, open",
+        CANCELLED,
+        {
+            "state": State.CANCELLED,
+            "expires_at": None,
+            "taken_back_by": "dana",
+            "restored_via": VIA,
+            "settled_at": NOW,
+        },
     ),
     (
         "awaiting_approval",
@@ -288,6 +348,8 @@ def test_a_recording_sets_every_field_of_a_fresh_intent():
         restores=str(INTENT),
         repeat_of="send_customer_email-1A2B3C4D",
         after=("a-1", "a-2"),
+        on_behalf_of="dana",
+        approval_us=5_000_000,
     )
     assert evolve(None, fact(None, event)) == Intent(
         tenant=TENANT,
@@ -310,7 +372,15 @@ def test_a_recording_sets_every_field_of_a_fresh_intent():
         restores=INTENT,
         repeat_of="send_customer_email-1A2B3C4D",
         head_hash=b"\xff" * 32,
+        on_behalf_of="dana",
     )
+
+
+def test_a_request_for_approval_lapses_so_long_after_it_was_asked():
+    event = recorded("awaiting_approval", approval_us=5_000_000, window_us=90_000_000)
+    assert evolve(None, fact(None, event)).expires_at == second(5)
+    event = recorded("awaiting_approval", approval_us=None)
+    assert evolve(None, fact(None, event)).expires_at is None
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -343,6 +413,7 @@ def test_no_event_leaves_the_lifecycle(name):
             continue
         told = isinstance(event, events.AnsweredLate | events.Contradicted)
         moved = isinstance(event, events.WindowMoved) and before.state is State.HELD
+        moved |= isinstance(event, events.Postponed) and before.state in (State.HELD, State.DUE)
         assert state in MAY_BECOME[before.state] or ((told or moved) and state is before.state)
 
 
@@ -351,6 +422,16 @@ def test_no_event_leaves_the_lifecycle(name):
     [
         ("held", claimed()),
         ("due", events.WindowMoved(until_us=0)),
+        ("claimed", events.Postponed(cause="thawed", until_us=0)),
+        ("awaiting_approval", events.Postponed(cause="thawed", until_us=0)),
+        ("claimed", failed(0)),
+        ("claimed", failed(0, "person")),
+        ("executing", refused(1)),
+        ("in_doubt", refused(1)),
+        ("recorded", refused()),
+        ("due", asked()),
+        ("executing", asked()),
+        ("awaiting_approval", asked()),
         ("due", began(1)),
         ("due", deferred(1)),
         ("executing", began(2)),

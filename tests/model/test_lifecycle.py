@@ -33,6 +33,7 @@ RECORDS = st.builds(
     window=st.sampled_from([timedelta(0), timedelta(seconds=1), MINUTE]),
     not_before=st.none() | st.sampled_from([second(-1), second(30)]),
     needs_approval=st.booleans(),
+    approval_for=st.none() | st.sampled_from([timedelta(seconds=30), MINUTE]),
     after=st.sampled_from([(), ("a-1",)]),
     restores=st.none() | st.just(str(INTENT)),
     repeat_of=st.none() | st.just("send_customer_email-1A2B3C4D"),
@@ -65,7 +66,14 @@ def attempt_command(
 
 
 RECORDED = [
-    replace(RECORD, effect=effect, window=window, needs_approval=asked, after=after)
+    replace(
+        RECORD,
+        effect=effect,
+        window=window,
+        needs_approval=asked,
+        approval_for=timedelta(seconds=30) if asked else None,
+        after=after,
+    )
     for effect in get_args(events.Effect)
     for window in (timedelta(0), MINUTE)
     for asked in (False, True)
@@ -152,8 +160,9 @@ class Lifecycle(RuleBasedStateMachine):
             self.walked[before.state.value, now.state.value] += 1
             assert (before.state.value, now.state.value) in STEPS
         else:
-            silent = events.WindowMoved | events.AnsweredLate | events.Contradicted
-            assert isinstance(event, silent)
+            silent = events.WindowMoved | events.Postponed
+            told = events.AnsweredLate | events.Contradicted
+            assert isinstance(event, silent | told)
         assert now.attempt == before.attempt + isinstance(event, events.AttemptBegan)
         assert now.epoch - before.epoch in (0, 1)
         if now.epoch > before.epoch:
@@ -162,7 +171,16 @@ class Lifecycle(RuleBasedStateMachine):
             assert event.cause in ("absent", "person")
         if now.state is State.CANCELLED and moved:
             self.check_that_nothing_may_have_happened(event)
-        if isinstance(event, events.WindowMoved):
+        policy = isinstance(event, events.Failed) and event.source == "policy"
+        if policy or isinstance(event, events.ApprovalAsked):
+            self.check_that_nothing_may_have_happened(event)
+            assert before.state is State.CLAIMED
+        if isinstance(event, events.Approved):
+            assert before.expires_at is None or self.now < before.expires_at
+            assert now.approved_by == event.by
+        if isinstance(event, events.ApprovalExpired):
+            assert before.expires_at is not None and self.now >= before.expires_at
+        if isinstance(event, events.WindowMoved | events.Postponed):
             assert before.due_at is not None
             assert now.due_at is not None
             assert now.due_at >= before.due_at
@@ -197,6 +215,8 @@ class Lifecycle(RuleBasedStateMachine):
                 self.fate[event.attempt] = "no trace"
             case events.Failed(source="find" | "person"):
                 self.fate = dict.fromkeys(self.fate, "no trace")
+            case events.Failed(source="policy"):
+                pass  # it was not begun: nothing is learnt of the attempts before
             case events.Failed() if event.attempt:
                 self.fate[event.attempt] = "no trace"
             case events.Succeeded() if event.attempt:
@@ -260,6 +280,9 @@ class Lifecycle(RuleBasedStateMachine):
             assert (self.intent.lease_until is not None) == owned
             claimable = self.intent.state in (State.HELD, State.DUE)
             assert not claimable or self.intent.due_at is not None
+            waits = self.intent.state is State.AWAITING_APPROVAL
+            assert waits or self.intent.expires_at is None
+            assert not (waits and (self.intent.due_at or self.intent.approved_by))
             assert (self.intent.last_word is not None) == (self.intent.state is State.PURGED)
 
 
@@ -292,7 +315,7 @@ def walk(dice: Random, steps: int) -> Lifecycle:
 def test_long_walks_keep_every_promise_and_take_every_step():
     dice = Random(20261129)
     walked = Counter[tuple[str, str]]()
-    for _ in range(300):
+    for _ in range(600):
         walked += walk(dice, 40).walked
     first = {(state, one) for state, one in STEPS if state == "recorded"}
     local = {("recorded", "succeeded"), ("recorded", "failed")}

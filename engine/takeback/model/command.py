@@ -20,9 +20,12 @@ PostponeCause = Literal["thawed"]
 DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted"]
 """How an attempt can end without an outcome; the end of its lease is ExpireLease."""
 
-ParkCause = Literal["outcome_unknown", "no_upgrade", "unreadable", "key_expired", "contradicted"]
+ParkCause = Literal[
+    "outcome_unknown", "no_upgrade", "unreadable", "altered", "key_expired", "contradicted"
+]
 """Why a person has to look: nobody can say what became of it; its arguments are of a version that
-no upgrade leads away from; they are erased, damaged or no call of the row any more; the provider
+no upgrade leads away from; they are erased, damaged or no call of the row any more; they are not
+those that a person has approved; the provider
 has forgotten the key under which it was to be repeated; a late answer says that an attempt did it
 which was taken to have done nothing."""
 
@@ -90,7 +93,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireApproval:
-    """Nobody decided in time."""
+    """Nobody decided in time; a request that stands for ever never lapses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

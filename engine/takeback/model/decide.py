@@ -167,7 +167,7 @@ def _decide_permission(
             return [events.Denied(by=by, reason=reason)]
         case commands.ExpireApproval():
             _require(intent, command, State.AWAITING_APPROVAL)
-            if intent.expires_at is not None and not is_over:
+            if not is_over:
                 raise _refusal(intent, command)
             return [events.ApprovalExpired()]
         case _:
@@ -311,7 +311,7 @@ def _decide_outcome(
 def _park(intent: Intent, command: commands.Park, now: datetime) -> Events:
     _require(intent, command, State.IN_DOUBT, State.CLAIMED)
     _require_own_doubt(intent, command)
-    true_of_claimed = ("no_upgrade", "unreadable", why_not_begin(intent, now))
+    true_of_claimed = ("no_upgrade", "unreadable", "altered", why_not_begin(intent, now))
     if intent.state is State.CLAIMED and command.cause not in true_of_claimed:
         raise _refusal(intent, command)
     return [events.Parked(attempt=intent.attempt, cause=command.cause)]

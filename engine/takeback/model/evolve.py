@@ -55,6 +55,8 @@ def _require_step(before: Intent | None, after: Intent, event: events.Event) -> 
         possible = state in (State.HELD, State.DUE)
     elif isinstance(event, _KEEPS_STATE):
         possible = True
+    elif isinstance(event, events.Failed) and (event.source == "policy") != (state is State.CLAIMED):
+        possible = False
     else:
         possible = after.state in MAY_BECOME[state]
     if not possible:
@@ -201,9 +203,14 @@ def _passed(intent: Intent, fact: Fact, event: events.Event) -> Intent:
             return _next(intent, fact, due_at=instant(until_us))
         case events.ApprovalAsked(approval_us=approval_us):
             asked = State.AWAITING_APPROVAL
-            expires_at = _expires_at(asked, fact.at, approval_us)
             return _next(
-                intent, fact, state=asked, due_at=None, lease_until=None, expires_at=expires_at
+                intent,
+                fact,
+                state=asked,
+                due_at=None,
+                lease_until=None,
+                expires_at=_expires_at(asked, fact.at, approval_us),
+                approved_by=None,
             )
         case events.Approved(by=by, becomes=becomes):
             return _scheduled(intent, fact, becomes, expires_at=None, approved_by=by)
