@@ -26,7 +26,8 @@ from takeback.audit.rebuild import Rebuilt, rebuild
 from takeback.audit.verify import Verdict, verify
 from takeback.catalog.limit_rule import require_limits
 from takeback.catalog.registry import Registry, build
-from takeback.client import looking
+from takeback.client import braking, looking
+from takeback.client.braking import Frozen, Thawed
 from takeback.client.context import Context
 from takeback.client.handing import hand_over, hand_over_lines
 from takeback.client.looking import Shown
@@ -35,6 +36,7 @@ from takeback.declare import Catalog, Limit
 from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
+from takeback.ledger.braking import Freeze
 from takeback.ledger.database import Database
 from takeback.ledger.faults import Fault
 from takeback.ledger.health import Health, look
@@ -46,6 +48,9 @@ from takeback.model.policy import Policy
 from takeback.settings import Settings
 
 Answer = TypeVar("Answer")
+
+FREEZE_SECONDS_MAX = 5.0
+"""How long a freeze waits for those who were about to begin something."""
 
 
 class Desk:
@@ -222,6 +227,58 @@ class Desk:
             stopping=stopping,
             monotonic=time.monotonic,
         )
+
+    def freeze(
+        self,
+        *,
+        reason: str,
+        principal: str,
+        tool: str | None = None,
+        run: str | None = None,
+        tenant: str | None = None,
+        everything: bool = False,
+        patience_seconds: float = FREEZE_SECONDS_MAX,
+    ) -> Frozen:
+        """Stops a tool, a run, a tenant or everything: once it has answered, nothing begins.
+
+        Remote calls are recorded and held, Local ones are refused, taking back stays open. Whoever
+        was about to begin is waited for so long; the freeze is in force all the same. Raises
+        PersonRequired for an agent's principal, InvalidArguments, UnknownTool, DatabaseUnavailable.
+        """
+        scope = braking.scope_of(
+            self.context, tool=tool, run=run, tenant=tenant, everything=everything
+        )
+        return braking.freeze(
+            self.context,
+            scope,
+            reason=reason,
+            principal=principal,
+            patience_seconds=patience_seconds,
+        )
+
+    def thaw(
+        self,
+        *,
+        reason: str,
+        principal: str,
+        tool: str | None = None,
+        run: str | None = None,
+        tenant: str | None = None,
+        everything: bool = False,
+        rate: float = braking.RATE,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Thawed:
+        """Ends the freezes of exactly this, ``rate`` overdue intents a second. As ``freeze``."""
+        scope = braking.scope_of(
+            self.context, tool=tool, run=run, tenant=tenant, everything=everything
+        )
+        return braking.thaw(
+            self.context, scope, reason=reason, principal=principal, rate=rate, progress=progress
+        )
+
+    def freezes(self) -> Sequence[Freeze]:
+        """The freezes in force, of every tenant, the oldest first. Raises DatabaseUnavailable."""
+        return braking.freezes(self.context)
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> Verdict:
         """Proves the log: chains, bodies, and that folding it gives the projection."""

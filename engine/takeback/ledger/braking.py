@@ -123,16 +123,16 @@ class Scope:
     tool: str | None = None
     run: str | None = None
 
-    def covers(self, other: Scope) -> bool:
-        """Whether all that ``other`` names is stopped by a freeze of this scope.
+    def overlaps(self, other: Scope) -> bool:
+        """Whether something can be in both.
 
-        >>> Scope(tenant="a").covers(Scope(tenant="a", tool="pay"))
+        >>> Scope(tenant="a", tool="pay").overlaps(Scope(tenant="a", run="r"))
         True
-        >>> Scope(tenant="a", tool="pay").covers(Scope(tenant="a"))
+        >>> Scope(tenant="a", tool="pay").overlaps(Scope(tenant="a", tool="ship"))
         False
         """
         pairs = ((self.tenant, other.tenant), (self.tool, other.tool), (self.run, other.run))
-        return all(own is None or own == theirs for own, theirs in pairs)
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
