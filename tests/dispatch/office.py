@@ -34,6 +34,7 @@ from takeback.declare import (
     hours,
     seconds,
 )
+from takeback.desk import Desk
 from takeback.dispatch.limits import Limits
 from takeback.dispatch.worker import Worker
 from takeback.ledger.database import Database
@@ -186,7 +187,7 @@ class Office(Takeback):
     @cached_property
     def context(self) -> Context:
         """What the rooms of motion are handed, with the test's own waits."""
-        context: Context = vars(Takeback)["context"].func(self)
+        context: Context = vars(Desk)["context"].func(self)
         return replace(
             context,
             pause=context.pause if self._pause is None else self._wait,
