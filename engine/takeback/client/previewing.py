@@ -253,7 +253,7 @@ def require_expected(
     changed = compare(json.loads(stored.affected), now)
     if changed:
         raise errors.PreviewStale(
-            f"what it would affect is no longer what was previewed: {_in_words(changed)}; "
+            f"what it would affect is no longer what was previewed: {in_words(changed)}; "
             "preview it again, and look at what has changed",
             changed,
         )
@@ -285,7 +285,8 @@ def _look_alikes(context: Context, tx: Tx, token: str) -> Sequence[str]:
     return nearest(token, sorted(near))
 
 
-def _in_words(changed: Sequence[Mapping[str, Any]]) -> str:
+def in_words(changed: Sequence[Mapping[str, Any]]) -> str:
+    """What ``compare`` has found, in a few words that can be told to anybody."""
     parts = []
     for change, word in (("appeared", "new"), ("gone", "gone")):
         ones = [one for one in changed if one.get("change") == change]
