@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Performed,
     )
     from takeback.model.payload import Full
+    from takeback.model.policy import Permission, Proposal
     from takeback.settings import Settings
 
 _HOMES = {
@@ -89,6 +90,7 @@ _HOMES = {
         "Performed",
     ),
     "takeback.model.payload": ("Full",),
+    "takeback.model.policy": ("Permission", "Proposal"),
     "takeback.settings": ("Settings",),
 }
 
@@ -118,6 +120,8 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Performed",
+    "Permission",
+    "Proposal",
     "Rejected",
     "RestoreConflict",
     "RetryTransaction",

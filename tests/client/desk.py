@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -301,15 +302,21 @@ class Desk:
         pauses: Callable[[float], None] | None = None,
         key_secret: str | None = None,
         without: Sequence[str] = (),
+        changed: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        **assembly: Any,
     ) -> Takeback:
-        """An app of the catalog ``without`` some tools; ``awaiting``: with async handlers."""
+        """An app of the catalog ``without`` some tools; ``awaiting``: with async handlers.
+
+        ``changed`` says for a tool what of its row is another; the rest is the app's own.
+        """
         bound = Handlers(self.world, self.plays).bound()
         handlers = {name: handler for name, handler in bound.items() if name not in without}
         if awaiting:
             handlers = {name: awaited(handler) for name, handler in handlers.items()}
         settings = Settings(database_url=url or self.url, tenant=tenant, key_secret=key_secret)
-        catalog = Catalog(*(tool for tool in CATALOG if tool.name not in without))
-        app = Takeback(catalog, handlers=handlers, settings=settings)
+        tools = (tool for tool in CATALOG if tool.name not in without)
+        catalog = Catalog(*(replace(tool, **changed.get(tool.name, {})) for tool in tools))
+        app = Takeback(catalog, handlers=handlers, settings=settings, **assembly)
         if pauses is not None:
             app.context = replace(app.context, pause=pauses)
         self._apps.append(app)

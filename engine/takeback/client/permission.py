@@ -17,7 +17,7 @@ from takeback.log import logger
 from takeback.model import errors
 from takeback.model.command import ApprovalCause
 from takeback.model.intent import Intent
-from takeback.model.policy import Proposal, Verdict, verdict_of
+from takeback.model.policy import Permission, Proposal, permission_of
 from takeback.model.principal import UNNAMED, is_agent
 
 
@@ -41,10 +41,10 @@ def permission(context: Context, tool: Tool, proposal: Proposal) -> Asked | Forb
         return asked(tool, "repeat")
     if approval is not None and _wants_person(approval, proposal.arguments):
         return asked(tool, "row")
-    match _verdict(context, proposal):
-        case Verdict.REFUSE:
+    match _word_of_policy(context, proposal):
+        case Permission.REFUSE:
             return Forbidden()
-        case Verdict.ASK:
+        case Permission.ASK:
             return asked(tool, "policy")
         case _:
             return None
@@ -82,12 +82,12 @@ def _wants_person(approval: Approval, arguments: Mapping[str, Any]) -> bool:
     return bool(arguments[approval.argument] > approval.over)
 
 
-def _verdict(context: Context, proposal: Proposal) -> Verdict:
+def _word_of_policy(context: Context, proposal: Proposal) -> Permission:
     """A policy is other people's code: what it breaks with is no permission."""
     if context.policy is None:
-        return Verdict.ALLOW
+        return Permission.ALLOW
     answer = try_face(context.policy, proposal)
     if isinstance(answer, Broke):
         logger.error("policy_broke", tool=proposal.tool, exc_info=answer.problem)
-        return Verdict.ASK
-    return verdict_of(answer)
+        return Permission.ASK
+    return permission_of(answer)

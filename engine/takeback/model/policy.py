@@ -14,7 +14,7 @@ from typing import Any
 from takeback.declare import Tier
 
 
-class Verdict(StrEnum):
+class Permission(StrEnum):
     """What a policy says of a call."""
 
     ALLOW = "allow"
@@ -38,12 +38,12 @@ class Proposal:
 Policy = Callable[[Proposal], Any]
 
 
-def verdict_of(answer: object) -> Verdict:
+def permission_of(answer: object) -> Permission:
     """The word that an answer is; what is none of them means that a person decides.
 
-    >>> verdict_of("allow"), verdict_of(None), verdict_of(True), verdict_of("ALLOW")
-    (<Verdict.ALLOW: 'allow'>, <Verdict.ASK: 'ask'>, <Verdict.ASK: 'ask'>, <Verdict.ASK: 'ask'>)
+    >>> permission_of("allow"), permission_of(None), permission_of(True), permission_of("ALLOW")
+    (<Permission.ALLOW: 'allow'>, <Permission.ASK: 'ask'>, <Permission.ASK: 'ask'>, <Permission.ASK: 'ask'>)
     """
-    if isinstance(answer, str) and answer in tuple(Verdict):
-        return Verdict(answer)
-    return Verdict.ASK
+    if isinstance(answer, str) and answer in tuple(Permission):
+        return Permission(answer)
+    return Permission.ASK
