@@ -21,7 +21,7 @@ def terminal(
     monkeypatch.chdir(FOLDER)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("COLUMNS", "80")
-    logs = [logging.getLogger(name) for name in ("takeback", "sqlalchemy")]
+    logs = [logging.getLogger(name) for name in ("takeback", "takeback.answers", "sqlalchemy")]
     before = [(log.handlers, log.level, log.propagate) for log in logs]
     yield Terminal(capsys)
     for log, (handlers, level, propagate) in zip(logs, before, strict=True):

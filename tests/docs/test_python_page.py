@@ -11,7 +11,7 @@ import takeback
 from takeback import Attempt, Original, Performed, Takeback, declare, records
 from takeback.client import calling, refusing, restoring
 from takeback.declare import Affects, Approval, Key, Limit, Local, Read, Remote, Tool, Wording
-from takeback.model import envelope
+from takeback.model import envelope, finding
 from tests.docs.page import ROOT, read, unquoted
 
 PAGE = read("docs/python.md")
@@ -108,9 +108,12 @@ def written_fields() -> set[str]:
     found: set[str] = set()
     sources = (
         envelope.answer,
+        envelope._affected,
+        envelope._replayed,
         envelope._failure,
         envelope.refusal,
-        envelope.found,
+        finding.found,
+        finding._aggregates,
         restoring._already,
     )
     for source in sources:
@@ -134,5 +137,11 @@ def written_fields() -> set[str]:
         "violations",
         "next_call",
         "alternatives",
+        "kind",
+        "id",
+        "label",
+        "field",
+        "first",
+        "now",
     }
     return found - within - {"repeat_of"}

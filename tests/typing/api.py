@@ -24,6 +24,7 @@ from takeback import (
     Affected,
     Attempt,
     Call,
+    Door,
     Envelope,
     Found,
     Full,
@@ -342,6 +343,8 @@ def answered(answer: Envelope) -> None:
     assert_type(answer.restore, Mapping[str, Any] | None)
     assert_type(answer.error, Mapping[str, Any] | None)
     assert_type(answer.code, str | None)
+    assert_type(answer.full, Full)
+    assert_type(answer.full.disclose(Door.INTERFACE), dict[str, Any])
     assert_type(answer.to_json(), str)
     assert_type(answer.to_dict(), dict[str, Any])
     mapping: Mapping[str, Any] = answer

@@ -25,6 +25,7 @@ class Door(StrEnum):
     CALL = "call"
     CALL_MANY = "call_many"
     RESTORE = "restore"
+    PREVIEW = "preview"
     STATUS = "status"
     LIST = "list"
     SHOW = "show"
@@ -32,10 +33,10 @@ class Door(StrEnum):
     CLI_CALL = "cli_call"
     CLI_CALL_FULL = "cli_call_full"
     CLI_RESTORE = "cli_restore"
+    CLI_PREVIEW = "cli_preview"
     CLI_LIST = "cli_list"
     CLI_SHOW = "cli_show"
     CLI_SHOW_FULL = "cli_show_full"
-    DEMO = "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ OPENINGS: Mapping[Door, Opening] = {
     Door.CALL: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call",)),
     Door.CALL_MANY: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call_many",)),
     Door.RESTORE: Opening(reader=Reader.MODEL, sites=(f"{_APP}.restore",)),
+    Door.PREVIEW: Opening(reader=Reader.MODEL, sites=(f"{_APP}.preview",)),
     Door.STATUS: Opening(reader=Reader.MODEL, sites=(f"{_APP}.status",)),
     Door.LIST: Opening(reader=Reader.MODEL, sites=(f"{_DESK}.list",)),
     Door.SHOW: Opening(reader=Reader.OPERATOR, sites=(f"{_DESK}.show",)),
@@ -71,14 +73,11 @@ OPENINGS: Mapping[Door, Opening] = {
         reader=Reader.OPERATOR, full=True, sites=("takeback.cli.handing:say_answer",)
     ),
     Door.CLI_RESTORE: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_answer",)),
+    Door.CLI_PREVIEW: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_answer",)),
     Door.CLI_LIST: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_list",)),
     Door.CLI_SHOW: Opening(reader=Reader.OPERATOR, sites=("takeback.cli.handing:say_intent",)),
     Door.CLI_SHOW_FULL: Opening(
         reader=Reader.OPERATOR, full=True, sites=("takeback.cli.handing:say_intent",)
-    ),
-    Door.DEMO: Opening(
-        reader=Reader.MODEL,
-        sites=("takeback_shop.telling:Document.tell", "takeback_shop.telling:told"),
     ),
 }
 """What there is to know of each door."""

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
-from takeback.model.brevity import brief, compact
+from takeback.model.brevity import as_stored, brief, compact
 from takeback.model.code import Class, Effect, code_of
 from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable
 from takeback.model.moment import iso
@@ -211,7 +211,7 @@ def affected_rows(tool: Tool, bodies: Mapping[str, Any]) -> Sequence[Mapping[str
         return rows
     if tool.affects is None:
         return ()
-    value = str(shown((bodies.get("arguments") or {}).get(tool.affects.id, "")))
+    value = str(shown(as_stored((bodies.get("arguments") or {}).get(tool.affects.id, ""))))
     return ({"kind": tool.affects.kind, "id": value, "label": value},)
 
 

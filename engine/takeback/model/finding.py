@@ -22,7 +22,7 @@ CHOSEN_BYTES_MAX = 2_000
 AGGREGATED_BYTES_MAX = 1_330
 """Of an answer with totals or groups, and three rows."""
 
-SAMPLED_BYTES_MAX = 600
+SAMPLED_BYTES_MAX = 560
 """Of an answer with three rows out of many."""
 
 ROWS_BYTES_MIN = 360
