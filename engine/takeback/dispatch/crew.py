@@ -1,5 +1,7 @@
 """The threads of one worker: attempts run beside each other, and are settled in groups.
 
+A Local effect is settled by its own thread, in its own transaction.
+
 An attempt that outlives its time is in doubt, and its thread is left behind: Python can't stop one.
 When its answer comes after all, it is recorded as late. Outcomes that can't be written yet, since
 the database is away or somebody holds a row, are kept and tried again; they stop nobody.
@@ -12,7 +14,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.limits import Limits
-from takeback.dispatch.outcome import INTERRUPTED, Outcome
+from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome
+from takeback.dispatch.performer import Performer
 from takeback.dispatch.settler import Settler
 from takeback.dispatch.work import Identity, Work, identity
 from takeback.log import logger
@@ -41,6 +44,7 @@ class Crew:
     def __init__(
         self,
         executor: Executor,
+        performer: Performer,
         settler: Settler,
         limits: Limits,
         *,
@@ -48,6 +52,7 @@ class Crew:
         pause: Callable[[float], None],
     ) -> None:
         self._executor = executor
+        self._performer = performer
         self._settler = settler
         self._limits = limits
         self._monotonic = monotonic
@@ -59,6 +64,7 @@ class Crew:
         self._open: list[Ended] = []
         self._open_again_at = 0.0
         self._is_stopping = False
+        self._settled_apart = 0
 
     @property
     def busy(self) -> int:
@@ -90,7 +96,7 @@ class Crew:
         if self._open and (ended or self._monotonic() >= self._open_again_at):
             ended, self._open = [*self._open, *ended], []
         if not ended:
-            return 0
+            return self._count([])
         left = ended
         try:
             left = self._settler.settle(ended)
@@ -98,7 +104,11 @@ class Crew:
             self._open += left
             self._open_again_at = self._monotonic() + HELD_SECONDS
         kept = {id(one) for one in left}
-        return sum(one.outcome is not INTERRUPTED for one in ended if id(one) not in kept)
+        return self._count([one for one in ended if id(one) not in kept])
+
+    def _count(self, written: Sequence[Ended]) -> int:
+        apart, self._settled_apart = self._settled_apart, 0
+        return apart + sum(one.outcome is not INTERRUPTED for one in written)
 
     def stop(self) -> int:
         """Hands back what was not called and waits a while for the rest; like ``look``."""
@@ -133,6 +143,9 @@ class Crew:
     def _attempt(self, work: Work, lease_ends_at: float) -> Ended | None:
         if self._is_stopping:
             return Ended(work=work, outcome=INTERRUPTED)
+        if work.is_local:
+            self._begun[identity(work.intent)] = (self._monotonic(), work)
+            return self._performer.perform(work, lease_ends_at)
         begun = self._executor.begin(work, lease_ends_at)
         if not isinstance(begun, Work):
             return begun
@@ -153,15 +166,18 @@ class Crew:
         """An attempt that ended in SystemExit or the like is in doubt as any other.
 
         What could not even begin, and not for want of the database, waits for its lease to end:
-        handed back, it would only come again at once.
+        handed back, it would only come again at once. So does a Local effect, which is undone then.
         """
         _, begun = self._begun.pop(identity(work.intent), (0.0, None))
+        begun = None if work.is_local else begun
         if future.cancelled():
             return [Ended(work=work, outcome=INTERRUPTED)]
         problem = future.exception()
         if problem is None:
             ended = future.result()
-            return [] if ended is None else [ended]
+            is_settled = ended is not None and ended.outcome is SETTLED
+            self._settled_apart += is_settled
+            return [] if ended is None or is_settled else [ended]
         logger.error("attempt_broke", ref=work.intent.ref, exc_info=problem)
         if begun is None and isinstance(problem, errors.Unavailable):
             return [Ended(work=work, outcome=INTERRUPTED)]
@@ -170,19 +186,28 @@ class Crew:
         return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause="exception"))]
 
     def _overdue(self) -> list[Ended]:
-        given_up = []
+        given_up: list[Ended] = []
+        hangs = False
         for future, (work, _) in list(self._pending.items()):
             began_at, begun = self._begun.get(identity(work.intent), (0.0, None))
-            if begun is not None and self._monotonic() - began_at > begun.seconds_max:
-                given_up.append(self._give_up(future, begun, "timed_out"))
-        if given_up:
+            if begun is not None and self._monotonic() - began_at > self._seconds_max(begun):
+                given_up += self._give_up(future, begun, "timed_out")
+                hangs = True
+        if hangs:
             self._replace_threads()
         return given_up
 
-    def _give_up(self, future: Future[Ended | None], begun: Work, cause: DoubtCause) -> Ended:
+    def _seconds_max(self, work: Work) -> float:
+        """A Local effect has its lease: the server ends a transaction that hangs that long."""
+        return self._limits.lease.total_seconds() if work.is_local else work.seconds_max
+
+    def _give_up(self, future: Future[Ended | None], begun: Work, cause: DoubtCause) -> list[Ended]:
+        """In doubt from now on; what became of a Local effect, its own transaction says."""
         self._late[future] = self._pending.pop(future)
         logger.error("attempt_given_up", ref=begun.intent.ref, cause=cause)
-        return Ended(work=begun, outcome=Outcome(kind="in_doubt", cause=cause))
+        if begun.is_local:
+            return []
+        return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause=cause))]
 
     def _replace_threads(self) -> None:
         """New threads in place of those that hang; what waited for one moves over."""
@@ -203,7 +228,7 @@ class Crew:
         for future, (work, _) in list(self._pending.items()):
             _, begun = self._begun.get(identity(work.intent), (0.0, None))
             if begun is not None:
-                self._open.append(self._give_up(future, begun, "interrupted"))
+                self._open += self._give_up(future, begun, "interrupted")
         self._open_again_at = self._monotonic()
 
     def _look_and_wait(self, stop_at: float) -> int:

@@ -15,7 +15,7 @@ from takeback.client.context import Context
 from takeback.client.limiting import BUSY, Entered, release
 from takeback.client.local import sealed_body
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import APPROVE, Approval, Remote
+from takeback.declare import APPROVE, Approval, Read
 from takeback.dispatch.limits import Limits
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
@@ -141,10 +141,13 @@ class Dispatcher:
 
     @cached_property
     def _tools(self) -> Mapping[str, int]:
-        """The tools that this worker has, with the versions of their rows."""
-        remote = {b.name: b.tool.version for b in self.context.registry if _is_remote(b.effect)}
-        return {**remote, RESTORE.name: RESTORE.version}
+        """The tools that this worker has, with the versions of their rows.
+
+        A Local call is due once a person has approved it; else it is performed where it is made.
+        """
+        writing = {b.name: b.tool.version for b in self.context.registry if _writes(b.effect)}
+        return {**writing, RESTORE.name: RESTORE.version}
 
 
-def _is_remote(effect: object) -> bool:
-    return isinstance(effect, Remote)
+def _writes(effect: object) -> bool:
+    return not isinstance(effect, Read)

@@ -18,9 +18,13 @@ BATCH_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Expirer:
-    """Writes down what is so already: a request that is over can't be approved any more."""
+    """Writes down what is so already: a request that is over can't be approved any more.
+
+    Those of ``tenant``; None is every one.
+    """
 
     context: Context
+    tenant: str | None = None
 
     def run_once(self) -> list[Intent]:
         """At most a batch of them, in one transaction; answers with the intents as they are now.
@@ -29,8 +33,8 @@ class Expirer:
         """
         with self.context.database.transaction() as tx:
             # The clock may have gone back within the statement.
-            lapsed = [one for one in lock_lapsed(tx, BATCH_MAX) if is_lapsed(one.intent, one.now)]
-            return append(tx, [_end(one) for one in lapsed])
+            found = lock_lapsed(tx, BATCH_MAX, tenant=self.tenant)
+            return append(tx, [_end(one) for one in found if is_lapsed(one.intent, one.now)])
 
 
 def _end(one: Taken) -> Change:

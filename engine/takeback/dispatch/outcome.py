@@ -34,10 +34,11 @@ DOUBLINGS_MAX = 30
 class Outcome:
     """The end of one attempt: the kind, and the body that is stored beside its event.
 
-    ``interrupted`` is an attempt that was claimed, perhaps begun, and never called.
+    ``interrupted`` is an attempt that was claimed, perhaps begun, and never called; ``settled`` one
+    that was written down together with its effect.
     """
 
-    kind: Literal["succeeded", "failed", "deferred", "in_doubt", "interrupted"]
+    kind: Literal["succeeded", "failed", "deferred", "in_doubt", "interrupted", "settled"]
     body: str | None = None
     affected_count: int = 0
     code: str = ""
@@ -46,6 +47,7 @@ class Outcome:
 
 
 INTERRUPTED = Outcome(kind="interrupted")
+SETTLED = Outcome(kind="settled")
 
 
 def of_answer(answer: object) -> Outcome:
@@ -113,6 +115,8 @@ def command_for(
             return commands.HandBack()
         case "interrupted":
             return commands.Defer(wait=timedelta(0), cause="interrupted")
+        case "settled":
+            raise ValueError(f"{intent.ref} is settled already")
         case _:
             assert_never(outcome.kind)
 

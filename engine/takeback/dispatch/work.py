@@ -1,7 +1,8 @@
 """A claimed intent with all that its face needs, or the reason why it can't be run here.
 
 Arguments are read before anything begins: what can't be read as the row of today understands it is
-parked for a person, and never run with arguments that mean something else by now.
+parked for a person, and never run with arguments that mean something else by now. What a person
+has approved is run with the very text that the approval is bound to.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from takeback.client import local
 from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import Keyed, Remote
+from takeback.declare import Keyed, Local, Remote
 from takeback.dispatch.limits import GRACE_SECONDS
 from takeback.ledger.reading import Entry, read_many
+from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import errors
@@ -55,7 +57,8 @@ class Work:
 
     ``face`` is called with ``given``: the arguments, or for a restore the Original. ``original`` is
     the intent that a restore takes back, as it was read; ``canonical`` are the arguments as they
-    are stored and compared, empty for a restore.
+    are stored and compared, empty for a restore. ``foreseen`` is what a person was told that it
+    would affect, None where they were told nothing.
     """
 
     intent: Intent
@@ -64,6 +67,12 @@ class Work:
     given: Any
     original: Intent | None = None
     canonical: Mapping[str, Any] = field(default_factory=dict)
+    foreseen: Mapping[str, Any] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its effect lies in the ledger's own database, and is settled with it."""
+        return self.original is None and isinstance(self.bound.effect, Local)
 
     @property
     def is_keyed(self) -> bool:
@@ -108,10 +117,18 @@ class Unfit:
 
 
 def load(context: Context, tx: Tx, intents: Sequence[Intent]) -> Mapping[Identity, Work | Unfit]:
-    """What each of ``intents`` needs, read in two statements however many they are."""
+    """What each of ``intents`` needs, read in three statements however many they are."""
     entries = _entries(tx, intents)
     originals = _entries(tx, [replace(i, id=i.restores) for i in intents if i.restores is not None])
-    return {identity(i): _work(context, i, entries, originals) for i in intents}
+    approved = _approved(tx, [i for i in intents if i.approved_by is not None])
+    works: dict[Identity, Work | Unfit] = {}
+    for intent in intents:
+        bodies = approved.get(identity(intent), {})
+        if isinstance(bodies, Unfit):
+            works[identity(intent)] = bodies
+        else:
+            works[identity(intent)] = _work(context, intent, entries, originals, bodies)
+    return works
 
 
 def _entries(tx: Tx, intents: Sequence[Intent]) -> dict[Identity, Entry]:
@@ -132,13 +149,39 @@ def _alone(tx: Tx, intent: Intent) -> Sequence[Entry]:
         return ()
 
 
+def _approved(tx: Tx, intents: Sequence[Intent]) -> Mapping[Identity, Mapping[str, Any] | Unfit]:
+    """The bodies that persons have approved, or why an intent must not be run with those it has."""
+    if not intents:
+        return {}
+    try:
+        snapshots = read_snapshots(tx, intents)
+    except errors.LedgerCorrupt as problem:
+        if len(intents) == 1:
+            return {identity(intents[0]): _unfit(intents[0], "altered", problem)}
+        return {who: what for one in intents for who, what in _approved(tx, [one]).items()}
+    return {identity(i): _proven(i, snapshots.get(identity(i))) for i in intents}
+
+
+def _proven(intent: Intent, snapshot: Snapshot | None) -> Mapping[str, Any] | Unfit:
+    if snapshot is None:
+        return _unfit(intent, "altered", None)
+    try:
+        return snapshot.approved()
+    except errors.ApprovalMismatch as problem:
+        return _unfit(intent, "altered", problem)
+
+
 def _work(
     context: Context,
     intent: Intent,
     entries: Mapping[Identity, Entry],
     originals: Mapping[Identity, Entry],
+    approved: Mapping[str, Any],
 ) -> Work | Unfit:
+    """``approved`` are bodies to be used in place of those that were read."""
     entry = entries.get(identity(intent))
+    if entry is not None and approved:
+        entry = replace(entry, bodies={**entry.bodies, **approved})
     if intent.restores is not None:
         entry = originals.get((intent.tenant, intent.restores))
     if entry is None or not isinstance(entry.bodies.get("arguments"), Mapping):
@@ -155,6 +198,7 @@ def _work(
             face=bound.handler.perform,
             given=given.model,
             canonical=given.canonical,
+            foreseen=approved.get("affected"),
         )
     face = bound.handler.restore or _not_restorable
     return Work(intent=intent, bound=bound, face=face, given=given, original=entry.intent)

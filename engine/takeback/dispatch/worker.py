@@ -1,9 +1,9 @@
-"""The embedded worker: dispatcher, crew and reaper in one loop that sleeps until it is needed.
+"""The embedded worker: dispatcher, crew, reaper and expirer in one loop that sleeps until needed.
 
-Sleeps until the next due instant or lease end, at most ``idle_seconds_max``: an idle worker says
-one statement in that time. Claims only as much as its threads can begin soon: a claim grows while
-attempts are quick and shrinks when they are slow. An attempt that hangs costs one thread until it
-is given up, and nothing else.
+Sleeps until the next due instant, lease end or end of a request for approval, at most
+``idle_seconds_max``: an idle worker says one statement in that time. Claims only as much as its
+threads can begin soon: a claim grows while attempts are quick and shrinks when they are slow. An
+attempt that hangs costs one thread until it is given up, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from takeback.client.context import Context
 from takeback.dispatch.crew import HELD_SECONDS, LOOK_SECONDS, Crew
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.executor import Executor
+from takeback.dispatch.expirer import Expirer
 from takeback.dispatch.limits import Limits, check_limits
+from takeback.dispatch.performer import Performer
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.settler import Settler
 from takeback.ledger.locking import Agenda
@@ -75,12 +77,14 @@ class Worker:
         self._dispatcher = Dispatcher(context, limits, name)
         self._crew = Crew(
             Executor(context=context, limits=limits, monotonic=monotonic),
+            Performer(context=context, limits=limits, monotonic=monotonic),
             Settler(context),
             limits,
             monotonic=monotonic,
             pause=context.pause,
         )
         self._reaper = Reaper(context, tenant=self._dispatcher.tenant)
+        self._expirer = Expirer(context, tenant=self._dispatcher.tenant)
         self._limits = limits
         self._sleep = sleep
         self._stopping = stopping
@@ -190,6 +194,7 @@ class Worker:
     def _reap_when_time(self) -> None:
         if self._monotonic() >= self._reap_at:
             self._reap()
+            self._expirer.run_once()
 
     def _reap(self) -> int:
         taken_over = len(self._reaper.run_once())
@@ -205,19 +210,24 @@ class Worker:
             if self._reap():
                 return False
             self._fruitless += 1
+        request_over_in = _seconds(agenda.request_over_in)
+        if request_over_in is not None and request_over_in <= 0:
+            if self._expirer.run_once():
+                return False
+            self._fruitless += 1
         is_due = due_in is not None and due_in <= 0
         is_idle = not self._crew.busy and not self._crew.open
         if drain and is_idle and not is_due and lease_over_in is None:
             return True
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
-            self._sleep(self._nap(due_in, lease_over_in))
+            self._sleep(self._nap(due_in, lease_over_in, request_over_in))
         self._is_more_due = is_due
         return False
 
-    def _nap(self, due_in: float | None, lease_over_in: float | None) -> float:
+    def _nap(self, *spans_until: float | None) -> float:
         """Never a bare zero: what is due, or left behind, may be held by an open transaction."""
         held = FRUITLESS_PAUSES[min(self._fruitless, len(FRUITLESS_PAUSES) - 1)]
-        spans = [span if span > 0 else held for span in (due_in, lease_over_in) if span is not None]
+        spans = [span if span > 0 else held for span in spans_until if span is not None]
         if self._crew.open:
             spans.append(HELD_SECONDS)
         return max(min([*spans, self._limits.idle_seconds_max]), SLEEP_SECONDS_MIN)

@@ -60,6 +60,15 @@ class Snapshot:
         """The latest decision."""
         return decided(self.facts)
 
+    def approved(self) -> dict[str, Any]:
+        """The bodies that a person has said yes to, decoded. Raises ApprovalMismatch."""
+        request, decision = self.asked, self.decided
+        if request is None or decision is None or decision.how != "approved":
+            raise ApprovalMismatch("nobody has approved it")
+        if decision.seal is not None and decision.seal != request.seal:
+            raise ApprovalMismatch("what was approved is not what was asked for")
+        return self.proven(request)
+
     def proven(self, asked: Asked) -> dict[str, Any]:
         """The bodies that the request is about, decoded: ``arguments``, and ``affected`` if any.
 
