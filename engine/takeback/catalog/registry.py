@@ -18,7 +18,7 @@ from takeback.catalog.rule import problems
 from takeback.declare import Catalog, Effect, Read, Tool
 from takeback.model.errors import InvalidCatalog, UnknownTool
 from takeback.model.handler import Handler
-from takeback.model.likeness import folded, look_alikes
+from takeback.model.likeness import alike, folded, look_alikes
 
 NEAREST_MAX = 3
 
@@ -138,8 +138,9 @@ def schema(bound: Bound) -> dict[str, Any]:
 
 
 def _nearest(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    same = [known for known in names if folded(known) == folded(name[:NAME_LENGTH_READ])]
-    return tuple([*same, *look_alikes(name, names)][:NEAREST_MAX])
+    same = [known for known in names if alike(known, name[:NAME_LENGTH_READ])]
+    near = [known for known in look_alikes(name, names) if known not in same]
+    return tuple([*same, *near][:NEAREST_MAX])
 
 
 def _others(name: str, nearest: Sequence[str], rows: Iterable[Bound]) -> list[str]:

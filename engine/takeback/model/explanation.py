@@ -96,7 +96,7 @@ def _objections(
     if refusal is None:
         return []
     shape = Shape(model)
-    objections = [_objection(shape, arguments, error) for error in refusal.errors()]
+    objections = [_objection(model, shape, arguments, error) for error in refusal.errors()]
     forks = {each.fork for each in objections if each.fork is not None}
     # From the inside out, so that a fork within a fork is settled first.
     for fork in sorted(forks, key=len, reverse=True):
@@ -105,6 +105,7 @@ def _objections(
 
 
 def _objection(
+    model: type[BaseModel],
     shape: Shape,
     arguments: Mapping[str, Any],
     error: Mapping[str, Any],
@@ -123,6 +124,8 @@ def _objection(
         code, message, permitted = own.code, own.message, own.permitted
     elif code in {"not_permitted", "missing"}:
         permitted = shape.closed_set(path)
+        if not permitted:
+            permitted = tuple(member.value for member in closed_set(model, path))
         if permitted and code == "not_permitted":
             members = [Member(value=value) for value in permitted]
             message = not_permitted("", received, members).message

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from takeback.declare import Read, Tool
+from takeback.declare import Read, Remote, Tool
 from takeback.model.closed_set import PERMITTED_MAX, closed_set
 from takeback.model.reading import Path
 from takeback.testing.recovery.fault import (
@@ -125,7 +125,7 @@ def _spoilt(subject: Subject, tool: Tool, wanted: Call, dice: random.Random) -> 
         yield ("several", *faults), expects, {"tool": tool.name, "arguments": arguments}, None
     yield from _misnamed(subject, wanted)
     if not isinstance(tool.effect, Read):
-        yield from _about_refs(wanted)
+        yield from _about_refs(tool, wanted)
 
 
 def _edits(subject: Subject, tool: Tool, arguments: Mapping[str, Any]) -> Iterator[Edit]:
@@ -175,10 +175,13 @@ def _misnamed(subject: Subject, wanted: Call) -> Iterator[_Spoilt]:
         yield ("unknown tool",), "choice", {"tool": other, "arguments": arguments}, None
 
 
-def _about_refs(wanted: Call) -> Iterator[_Spoilt]:
+def _about_refs(tool: Tool, wanted: Call) -> Iterator[_Spoilt]:
     """A restore, and a second call on purpose, that name their first call nearly right."""
     restore = {"tool": "restore", "arguments": {"ref": MISSPELT}}
     yield ("misspelt ref",), "choice", restore, wanted
+    # Rows that are gone can't be deleted once more, so this is wanted of remote effects alone.
+    if not isinstance(tool.effect, Remote):
+        return
     again = {"tool": wanted["tool"], "arguments": wanted["arguments"] | {"repeat_of": MISSPELT}}
     yield ("misspelt ref",), "choice", again, wanted
 
