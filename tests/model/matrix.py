@@ -77,6 +77,7 @@ COMMANDS: dict[str, commands.Command] = {
     "LoseTrack": commands.LoseTrack(cause="exception"),
     "Park": commands.Park(),
     "Park, no_upgrade": commands.Park(cause="no_upgrade"),
+    "Park, altered": commands.Park(cause="altered"),
     "Park, key_expired": commands.Park(cause="key_expired"),
     "Park, contradicted": commands.Park(cause="contradicted"),
     "Requeue, absent": commands.Requeue(cause="absent"),
@@ -223,6 +224,7 @@ MATRIX: dict[str, str] = {
         Begin: attempt_began -> executing
         Cancel: cancelled -> cancelled
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
     """,
     "claimed, approved before": """
         AskApproval: approval_asked -> awaiting_approval
@@ -232,6 +234,7 @@ MATRIX: dict[str, str] = {
         Begin: attempt_began -> executing
         Cancel: cancelled -> cancelled
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
     """,
     "claimed, lease over": """
         AskApproval: approval_asked -> awaiting_approval
@@ -242,6 +245,7 @@ MATRIX: dict[str, str] = {
         ExpireLease: handed_back -> due
         Cancel: cancelled -> cancelled
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
     """,
     "claimed, first deferred": """
         AskApproval: approval_asked -> awaiting_approval
@@ -251,6 +255,7 @@ MATRIX: dict[str, str] = {
         Begin: attempt_began -> executing
         Cancel: cancelled -> cancelled
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Late 1 succeeded: answered_late contradicted -> claimed
         Late 1 failed: answered_late -> claimed
     """,
@@ -258,12 +263,14 @@ MATRIX: dict[str, str] = {
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Late 1 succeeded: answered_late -> claimed
         Late 1 failed: answered_late -> claimed
     """,
     "claimed, key expired": """
         HandBack: handed_back -> due
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Late 1 succeeded: answered_late -> claimed
         Late 1 failed: answered_late -> claimed
@@ -271,6 +278,7 @@ MATRIX: dict[str, str] = {
     "claimed, contradicted": """
         HandBack: handed_back -> due
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Park, contradicted: parked -> parked
         Late 1 succeeded: answered_late -> claimed
         Late 1 failed: answered_late -> claimed
@@ -319,6 +327,7 @@ MATRIX: dict[str, str] = {
         Fail, person: failed -> failed
         Park: parked -> parked
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
         Requeue, absent: requeued -> due
@@ -335,6 +344,7 @@ MATRIX: dict[str, str] = {
         Fail, person: failed -> failed
         Park: parked -> parked
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
         Requeue, absent: requeued -> due
@@ -353,6 +363,7 @@ MATRIX: dict[str, str] = {
         Fail, person: failed -> failed
         Park: parked -> parked
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
         Requeue, absent: requeued -> due
@@ -371,6 +382,7 @@ MATRIX: dict[str, str] = {
         Fail, person: failed -> failed
         Park: parked -> parked
         Park, no_upgrade: parked -> parked
+        Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
         Requeue, absent: requeued -> due

@@ -274,6 +274,15 @@ def test_an_old_payload_is_brought_up_one_schema_at_a_time(schema, fields):
     assert events.Denied(**present) == events.Denied(by="dana", reason=None)
 
 
+@pytest.mark.parametrize("kind", ["intent.recorded", "intent.approved"])
+def test_a_field_of_a_later_schema_makes_an_old_payload_corrupt(kind):
+    line = next(n["payload"] for n in LINES if (n["kind"], n["schema"]) == (kind, 1))
+    for name in ADDED[kind, 1]:
+        for value in (None, "dana"):
+            with pytest.raises(LedgerCorrupt):
+                decode(kind, 1, json.dumps(json.loads(line) | {name: value}))
+
+
 def test_a_payload_of_today_goes_through_no_upcaster():
     seen: list[Any] = []
     decode("intent.due", 1, "{}", {("intent.due", 1): seen.append})  # type: ignore[dict-item]
@@ -393,13 +402,14 @@ def test_whatever_the_bytes_reading_gives_an_event_or_says_corrupt(kind, schema,
 @forall(line=st.sampled_from(LINES), data=st.data())
 def test_a_payload_with_one_field_replaced_gives_an_event_or_says_corrupt(line, data):
     payload = json.loads(line["payload"])
-    name = data.draw(st.sampled_from([*payload, "extra"]))
+    name = data.draw(st.sampled_from([*payload, "extra", "saw", "affected"]))
     payload[name] = data.draw(JSON)
     try:
         event = decode(line["kind"], line["schema"], json.dumps(payload))
     except LedgerCorrupt:
         return
-    assert json.loads(json.dumps(asdict(event))) == payload
+    added = dict.fromkeys(ADDED.get((line["kind"], line["schema"]), ()))
+    assert json.loads(json.dumps(asdict(event))) == payload | added
 
 
 @forall(line=st.sampled_from(LINES), data=st.data())

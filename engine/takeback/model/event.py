@@ -371,15 +371,19 @@ _FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in EVE
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
+
+def _with_nulls(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The fields, and of those that a later schema added that nothing is known."""
+    if not fields.keys().isdisjoint(names):
+        raise ValueError("a field of a later schema")
+    return fields | dict.fromkeys(names)
+
+
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
-    ("intent.recorded", 1): lambda fields: {
-        **fields,
-        "on_behalf_of": None,
-        "approval_cause": None,
-        "approval_us": None,
-        "affected": None,
-    },
-    ("intent.approved", 1): lambda fields: {**fields, "saw": None},
+    ("intent.recorded", 1): lambda fields: _with_nulls(
+        fields, "on_behalf_of", "approval_cause", "approval_us", "affected"
+    ),
+    ("intent.approved", 1): lambda fields: _with_nulls(fields, "saw"),
 }
 """(kind, schema) -> the payload of the next schema."""
 
