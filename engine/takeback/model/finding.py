@@ -38,7 +38,12 @@ _CUT = len('"rows_cut": true, ')
 
 
 def found(answer: Found, trace_id: str, *, tool: str = "a read") -> Envelope:
-    """The answer of a read: nothing matched is a success too, unless something was not searched."""
+    """The answer of a read: nothing matched is a success too, unless something was not searched.
+
+    >>> told = found(Found(matches=[{"id": n} for n in range(9)]), "0f")
+    >>> told.summary, told["matches"], told["matches_not_shown"]
+    ('9 matches.', [{'id': 0}, {'id': 1}, {'id': 2}], 6)
+    """
     full = Full(tool, _everything(answer))
     count = len(answer.matches) if answer.matches_count is None else answer.matches_count
     parts = {"not_searched": _parts(answer.not_searched)} if answer.not_searched else {}

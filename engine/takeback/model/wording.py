@@ -44,7 +44,13 @@ def undo_of(tool: Tool, bodies: Mapping[str, Any]) -> str:
 
 
 def message_of(state: State, bodies: Mapping[str, Any]) -> str:
-    """Why it was refused."""
+    """Why it was refused.
+
+    >>> message_of(State.FAILED, {"error": {"message": "over the ceiling"}})
+    'over the ceiling'
+    >>> message_of(State.DENIED, {})
+    'a person denied it'
+    """
     said = (bodies.get("error") or {}).get("message") or REFUSED.get(state, "")
     return brief(said, MESSAGE_BYTES_MAX)
 
