@@ -9,6 +9,7 @@ from typing import Any
 from takeback.client import batching, calling, looking, restoring
 from takeback.client.batching import Call
 from takeback.client.handing import hand_over, hand_over_all
+from takeback.client.preview_tool import PREVIEW, call_preview, preview
 from takeback.client.restore_tool import RESTORE
 from takeback.desk import Desk
 from takeback.model.door import Door
@@ -60,15 +61,24 @@ class Takeback(Desk):
         lost and has to run again as a whole, and HandlerError when a Local handler refuses and
         ``savepoint`` is False.
 
-        The tool ``restore``, which no catalog declares, is what an envelope's ``restore`` calls.
+        The tool ``restore``, which no catalog declares, is what an envelope's ``restore`` calls;
+        the tool ``preview`` answers what ``preview`` does.
         """
+        beside = {"repeat_of": repeat_of, "expect": expect, "not_before": not_before}
+        if tool == PREVIEW.name:
+            return hand_over(
+                call_preview(
+                    self.context, tx, arguments, beside, run=run, principal=principal or UNNAMED
+                ),
+                Door.CALL,
+            )
         if tool == RESTORE.name:
             return hand_over(
                 restoring.call_restore(
                     self.context,
                     tx,
                     arguments,
-                    {"repeat_of": repeat_of, "expect": expect, "not_before": not_before},
+                    beside,
                     run=run,
                     principal=principal or UNNAMED,
                 ),
@@ -128,6 +138,23 @@ class Takeback(Desk):
             force=force,
         )
         return hand_over(answer, Door.RESTORE)
+
+    def preview(
+        self,
+        tx: object,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+    ) -> Envelope:
+        """What a call would become now and what it would affect; nothing of it stays.
+
+        Its ``expect`` binds a call to that: hand it to ``call``. Refused as the call itself would
+        be. With ``tx`` it sees what that has not committed yet. Raises RetryTransaction.
+        """
+        answer = preview(self.context, tx, tool, arguments, run=run, principal=principal or UNNAMED)
+        return hand_over(answer, Door.PREVIEW)
 
     def status(self, ref: str, *, tx: object = None) -> Envelope:
         """What became of a ref: the lean answer as it is now."""
@@ -193,6 +220,20 @@ class Takeback(Desk):
         """``restore`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(
             tx, lambda t: self.restore(t, ref, run=run, principal=principal, force=force)
+        )
+
+    async def apreview(
+        self,
+        tx: object,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+    ) -> Envelope:
+        """``preview`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(
+            tx, lambda t: self.preview(t, tool, arguments, run=run, principal=principal)
         )
 
     async def astatus(self, ref: str, *, tx: object = None) -> Envelope:

@@ -10,7 +10,8 @@ Two foreseen sets are equal when they name the same things, by kind and id, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -101,10 +102,20 @@ def foresee(
     if isinstance(bound.effect, Read):
         return foreseen_of(Performed(affected_count=0), bound)
     if not isinstance(bound.effect, Local):
-        return _of_remote(bound, arguments)
+        return foresee_remote(bound, arguments)
+    with patiently(), rehearsal(tx) as inner:
+        nobody = UUID(bytes=context.entropy(16), version=4)
+        act_as(inner, Actor(context.tenant, str(nobody)))
+        face = bound.handler.preview or bound.handler.perform
+        done = local.run_face(inner, bound.name, face, arguments.model)
+        return with_local_gaps(inner, foreseen_of(done, bound))
+
+
+@contextmanager
+def patiently() -> Iterator[None]:
+    """Says InProgress where a rehearsal has waited in vain: its transaction can go on."""
     try:
-        with rehearsal(tx) as inner:
-            return _rehearsed(context, inner, bound, arguments)
+        yield
     except errors.RetryTransaction as problem:
         waited = waited_for(problem)
         if waited is None:
@@ -112,19 +123,17 @@ def foresee(
         raise errors.InProgress(IN_VAIN[waited]) from problem
 
 
-def _rehearsed(context: Context, inner: Tx, bound: Bound, arguments: Arguments) -> Foreseen:
-    """What a Local handler does on behalf of an intent that there will never be."""
-    nobody = UUID(bytes=context.entropy(16), version=4)
-    act_as(inner, Actor(context.tenant, str(nobody)))
-    face = bound.handler.preview or bound.handler.perform
-    done = local.run_face(inner, bound.name, face, arguments.model)
-    seen = foreseen_of(done, bound)
+def with_local_gaps(inner: Tx, seen: Foreseen) -> Foreseen:
+    """With what no rehearsal shows, looked up in the one that is about to be undone."""
     later = (LATER_CHECKS,) if has_checks_later(inner) else ()
     return replace(seen, not_covered=(*seen.not_covered, *later, OUTSIDE))
 
 
-def _of_remote(bound: Bound, arguments: Arguments) -> Foreseen:
-    """Nothing is carried out, so a handler that can't tell is taken at its row's word."""
+def foresee_remote(bound: Bound, arguments: Arguments) -> Foreseen:
+    """Nothing is carried out, so a handler that can't tell is taken at its row's word.
+
+    Needs no transaction: a handler may ask its provider. Raises HandlerError.
+    """
     face, affects = bound.handler.preview, bound.tool.affects
     if face is not None:
         done = try_face(face, arguments.model)
@@ -153,6 +162,16 @@ def foreseen_of(done: Performed, bound: Bound) -> Foreseen:
         summary=told["summary"],
         leaves=tuple(told["leaves"]) or (wording.leaves if wording else ()),
         not_covered=() if is_known else (UNNAMED,),
+    )
+
+
+def foreseen_before(stored: Mapping[str, Any]) -> Foreseen:
+    """What was foreseen, from the document of ``affected_text``."""
+    return Foreseen(
+        affected=tuple(Affected(**one) for one in stored["affected"]),
+        affected_count=stored["affected_count"],
+        named=stored["named"],
+        digest=stored["digest"],
     )
 
 
