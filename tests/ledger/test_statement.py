@@ -39,6 +39,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "append": {"intents": "{}", "events": "[{}]", "bodies": "[{}]"},
     "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
     "barrier_holders": {},
+    "bound_waiting": {"lock_ms": 1000, "statement_ms": 5000},
+    "checks_later": {},
     "begun": {"tenant": TENANT, "tool": "a", "run": None, "limit": 1000},
     "bound": {"milliseconds": "30000"},
     "count_intents": {},
@@ -49,6 +51,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "count_faults": {"counted_max": 1000},
     "forget_faults": {"days": 30, "limit": 100},
     "history": {"tenant": TENANT, "id": ID},
+    "forget_previews": {"age_us": 1, "limit": 100},
+    "keep_preview": {
+        "tenant": TENANT,
+        "token": "preview-7F3K9QDM",
+        "tool": "a",
+        "arguments": "{}",
+        "affected": "{}",
+        "affected_count": 0,
+    },
+    "read_preview": {"tenant": TENANT, "token": "preview-7F3K9QDM", "age_us": 1},
+    "tokens_like": {"tenant": TENANT, "low": "preview-", "high": "preview-~", "limit": 10},
     "keep_fault": {
         "tenant": TENANT,
         "trace_id": "5d2d3aa4dd82c1b8",
@@ -162,9 +175,11 @@ BOUNDED = frozenset(
             "lock",
             "lock_free",
             "keep_fault",
+            "keep_preview",
             "lock_row",
             "read",
             "read_fault",
+            "read_preview",
             "read_by_ref",
             "read_many",
             "refs_of",
@@ -186,6 +201,7 @@ ELSEWHERE = frozenset(
     {
         *("act", "barrier_holders", "bound", "last_position", "revision", "server"),
         *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes"),
+        *("bound_waiting", "checks_later"),
     }
 )
 WHOLE = frozenset({"count_intents"})
@@ -216,6 +232,14 @@ FROM generate_series(1, %s) AS n
 """
 
 
+# A token a minute: a day has a thousand and a half of them.
+PREVIEWS = """
+INSERT INTO takeback.previews (tenant, token, tool, at, arguments, affected, affected_count)
+SELECT 'default', 'preview-' || lpad(n::text, 8, '0'), 'a', now() - n * interval '1 minute',
+       '{}', '{}', 0
+FROM generate_series(1, %s) AS n
+"""
+
 @pytest.fixture(scope="module")
 def young_url(databases: Databases) -> Iterator[str]:
     """A ledger that was migrated a moment ago, and that nobody has analysed."""
@@ -241,6 +265,7 @@ def grown_url(databases: Databases) -> Iterator[str]:
             tx.execute(THAWED, {"rows": ROWS})
         with psycopg.connect(url) as tx:
             tx.execute(FAULTS, [ROWS])
+            tx.execute(PREVIEWS, [ROWS])
         with psycopg.connect(url, autocommit=True) as admin:
             admin.execute("VACUUM ANALYZE")
         yield url

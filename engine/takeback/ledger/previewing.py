@@ -82,14 +82,13 @@ FORGET_PREVIEWS = Statement(
     lock="the rows it deletes; skips those that others hold",
     text=text("""
 WITH old AS MATERIALIZED (
-    SELECT p.tenant, p.token FROM takeback.previews AS p
+    SELECT p.ctid AS place FROM takeback.previews AS p
     WHERE p.at < (SELECT takeback.now() - CAST(:age_us AS bigint) * interval '1 microsecond')
       AND current_setting('transaction_isolation') = 'read committed'
     ORDER BY p.at LIMIT CAST(:limit AS int)
     FOR UPDATE SKIP LOCKED
 )
-DELETE FROM takeback.previews AS p USING old
-WHERE p.tenant = old.tenant AND p.token = old.token
+DELETE FROM takeback.previews AS p WHERE p.ctid = ANY (ARRAY(SELECT old.place FROM old))
 """),
 )
 
