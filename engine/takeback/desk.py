@@ -32,6 +32,7 @@ from takeback.client.context import Context
 from takeback.client.handing import hand_over, hand_over_lines
 from takeback.client.looking import Shown
 from takeback.client.owning import in_transaction
+from takeback.client.recipe import Unfound, unfound
 from takeback.declare import Catalog, Limit
 from takeback.dispatch.limits import Limits, check_limits
 from takeback.dispatch.worker import Worker
@@ -292,6 +293,14 @@ class Desk:
         """The ledger's server, schema and queue, for operators. Raises DatabaseUnavailable."""
         with self.context.database.statements() as tx:
             return look(tx)
+
+    def unfound(self) -> Sequence[Unfound]:
+        """The tools whose newest intents no recipe of the catalog's keys leads to any more.
+
+        Their calls would be done again when they come again. Raises DatabaseUnavailable.
+        """
+        with self.context.database.statements() as tx:
+            return unfound(self.context, tx)
 
     def close(self) -> None:
         """Gives back the connections and, with them, the embedded Postgres."""

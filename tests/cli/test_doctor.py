@@ -237,7 +237,20 @@ def test_a_server_that_is_a_replica_or_too_old_would_be_said(kiosk: Terminal):
         is_replica=True,
         revision="0002",
         queue=None,
+        faults=0,
     )
     _server(health, found, here=health.now.timestamp() - 90)
     assert ["14.9" in found.problems[0], "replica" in found.problems[1]] == [True, True]
     assert "90.0 s ahead" in found.notes[0]
+
+
+def test_calls_that_the_keys_of_today_would_do_again_are_named(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    assert kiosk(*call("paint", wall="north", colour="green")).exit == 0
+    assert kiosk("doctor", "--json").document["keys"] == []
+    monkeypatch.setenv("TAKEBACK_KEY_SECRET", "another secret of the keys")
+    said = kiosk("doctor", "--json")
+    assert said.exit == 1
+    assert said.document["keys"] == [{"tool": "paint", "intents": 1, "looked_at": 1}]
+    assert any("would be done again" in problem for problem in said.document["problems"])

@@ -114,3 +114,19 @@ def test_a_window_that_is_over_opens_a_generation_whichever_recipe_recorded(desk
     anew = after.call(None, "send_letter", LETTER)
     assert anew.replayed is False
     assert after.call(None, "send_letter", LETTER).ref == anew.ref
+
+
+def test_a_recipe_that_is_dropped_while_intents_use_it_is_named(desk):
+    for number in range(3):
+        app_with(desk, WAS).call(None, "send_letter", LETTER | {"to": f"r-{number}"})
+    dropped = app_with(desk, Key(("to",), version=2))
+    (lost,) = dropped.unfound()
+    assert (lost.tool, lost.intents, lost.looked_at) == ("send_letter", 3, 3)
+    assert app_with(desk, IS).unfound() == []
+    assert app_with(desk, WAS).unfound() == []
+
+
+def test_a_key_secret_that_was_changed_is_noticed(desk):
+    app_with(desk, WAS).call(None, "send_letter", LETTER)
+    changed = desk.make_app(key_secret="a secret of sixteen")
+    assert [one.tool for one in changed.unfound()] == ["send_letter"]

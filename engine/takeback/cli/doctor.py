@@ -162,6 +162,7 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     if health.queue is not None:
         _queue(health.queue, found)
         _versions(app, health.queue, found)
+        _keys(app, found, is_current=health.revision == found.document["schema"]["latest"])
 
 
 def _server(health: Health, found: Examination, *, here: float) -> None:
@@ -271,6 +272,22 @@ def _versions(app: Takeback, queue: Queue, found: Examination) -> None:
                 f"{problem}"
             )
     found.document["stranded"] = stranded
+
+
+def _keys(app: Takeback, found: Examination, *, is_current: bool) -> None:
+    """What would be done again, since the key of its call is another one by now."""
+    found.document["keys"] = []
+    if not is_current:
+        return
+    for one in app.unfound():
+        found.document["keys"].append(
+            {"tool": one.tool, "intents": one.intents, "looked_at": one.looked_at}
+        )
+        found.problems.append(
+            f"{one.intents} of the newest {one.looked_at} {one.tool} were recorded under a key "
+            "that its row no longer gives: their calls would be done again; keep the former "
+            "recipe in Key(..., former=(...)), and the key secret as it was"
+        )
 
 
 def _limits(app: Takeback, found: Examination) -> None:
