@@ -6,21 +6,13 @@ import json
 import os
 import platform
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 
-import psycopg
-from psycopg import sql
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from sqlalchemy.engine import make_url
 
-from takeback import embedded, settings
 from takeback.bench.carrying_out import Speed, measure
+from takeback.bench.place import own_database, progress_bar
 from takeback.bench.recording import DRIVERS, VARIANTS, Rate, rates
 from takeback.bench.starting import Start, starts
 from takeback.bench.subject import prepare_database, python_version
@@ -45,7 +37,7 @@ def main(*, json_output: bool = False, quick: bool = False) -> int:
     """
     rounds, transactions, intents = (1, 20, 300) if quick else (ROUNDS, TRANSACTIONS, INTENTS)
     recorded: list[Rate] = []
-    with _database() as (url, version), _progress(json_output=json_output) as progress:
+    with own_database() as (url, version), progress_bar(json_output=json_output) as progress:
         prepare_database(url)
         steps = len(CLIENTS) * rounds * len(DRIVERS) * len(VARIANTS) + rounds * 7
         task = progress.add_task("starting", total=steps)
@@ -147,52 +139,6 @@ def _print(
         f"Embedded Postgres to its first query: cold {start.cold_seconds:.2f} s, "
         f"warm {start.warm_seconds:.2f} s"
     )
-
-
-@contextmanager
-def _progress(*, json_output: bool) -> Iterator[Progress]:
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=json_output or not console.is_terminal,
-    ) as progress:
-        yield progress
-
-
-@contextmanager
-def _database() -> Iterator[tuple[str, str]]:
-    """A database of its own on the server that is set, else on an embedded one; and its version."""
-    url = settings.load(os.environ, Path.cwd()).database_url
-    if url is not None:
-        with _own_database(url) as found:
-            yield found
-        return
-    with (
-        tempfile.TemporaryDirectory(prefix="takeback-bench-") as directory,
-        embedded.acquire(Path(directory) / "postgres") as server,
-        _own_database(server.url) as found,
-    ):
-        yield found
-
-
-@contextmanager
-def _own_database(url: str) -> Iterator[tuple[str, str]]:
-    name = f"takeback_bench_{os.getpid()}"
-    parsed = make_url(url)
-    own = parsed.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
-    plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(plain, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        try:
-            yield own, str(connection.info.parameter_status("server_version"))
-        finally:
-            connection.execute(
-                sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name))
-            )
 
 
 if __name__ == "__main__":

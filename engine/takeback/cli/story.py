@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,14 +31,42 @@ def demo(context: typer.Context) -> int:
 
 def bench(
     context: typer.Context,
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[recovery]", help="What becomes of malformed calls, instead."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A tenth of the time, and less certain figures.")
     ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option("--sample", metavar="N", min=1, help="recovery: so many calls, not all."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", metavar="FILE", help="recovery: keep the figures in this file."),
+    ] = None,
 ) -> int:
     """Measure what recording and carrying out cost here.
 
-    The bare database is measured beside it, in the same run.
+    The bare database is measured beside it, in the same run. With recovery: how a caller that
+    reads only our answers gets on from malformed calls.
     """
-    from takeback.bench.run import main
+    json_output = door_of(context).voice.json_wanted
+    if what is None:
+        if sample is not None or store is not None:
+            raise Usage("--sample and --store are of: takeback bench recovery")
+        from takeback.bench.run import main
 
-    return main(json_output=door_of(context).voice.json_wanted, quick=quick)
+        return main(json_output=json_output, quick=quick)
+    if what != "recovery" or quick:
+        raise Usage(f"{what!r} is no measurement of its own; next: takeback bench recovery")
+    try:
+        from takeback.bench import recovery
+
+        return recovery.main(json_output=json_output, count=sample, store=store)
+    except ModuleNotFoundError as problem:
+        raise Usage(
+            f"this needs {problem.name!r}, which is not installed; "
+            'next: pip install "takeback[embedded]"'
+        ) from problem

@@ -17,8 +17,10 @@ HONEST = frozenset({"choice", "ask_user", "terminal"})
 class Score:
     """The count of one form of the caller, with one kind of answers.
 
-    ``attempts`` counts the cases that were got right by how many calls they took, and ``given_up``
-    those that ended with neither the wanted call nor an honest stop, by reason.
+    ``as_expected`` are those that ended as it was written down beforehand: for who knows what is
+    wanted, with the wanted call. ``attempts`` counts the cases that were got right by how many
+    calls they took, and ``given_up`` those that ended with neither the wanted call nor an honest
+    stop, by reason.
     """
 
     cases: int = 0
@@ -38,7 +40,8 @@ class Score:
         self.tokens += result.tokens
         self.lookups += result.lookups
         reached = "taken" if result.is_right else result.reason
-        self.as_expected += reached == result.case.expects
+        expected = "taken" if result.form == "informed" else result.case.expects
+        self.as_expected += reached == expected
         if result.is_right:
             self.right += 1
             self.attempts[result.attempts] += 1
