@@ -61,6 +61,7 @@ NO_ANSWERS = {
     "takeback.cli.declaring:list_rows": "the catalog",
     "takeback.cli.declaring:show_row": "a row of the catalog",
     "takeback.cli.doctor:_told": "settings and health",
+    "takeback.cli.doctor:_brakes": "a freeze",
     "takeback.cli.proving:migrate": "revisions",
     "takeback.cli.proving:_sound": "a verdict on the log",
     "takeback.cli.working:_ended": "what a worker has done",
