@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from takeback.client import batching, calling, looking, restoring
+from takeback.client import approving, batching, calling, looking, restoring
 from takeback.client.batching import Call
 from takeback.client.handing import hand_over, hand_over_all
 from takeback.client.preview_tool import PREVIEW, call_preview, preview
@@ -156,6 +156,49 @@ class Takeback(Desk):
         answer = preview(self.context, tx, tool, arguments, run=run, principal=principal or UNNAMED)
         return hand_over(answer, Door.PREVIEW)
 
+    def approve(
+        self, tx: object, ref: str, *, principal: str, expect: str | None = None
+    ) -> Envelope:
+        """A person says yes to the call of ``ref``, which waits for that; its window starts now.
+
+        ``expect`` is that of the request which was looked at (``show``): refused when another thing
+        is asked. Approving twice is once. Refusals are envelopes. Raises RetryTransaction.
+        """
+        answer = approving.decide(
+            self.context, tx, ref, approving.YES, principal=principal, expect=expect
+        )
+        return hand_over(answer, Door.DECIDE)
+
+    def deny(self, tx: object, ref: str, *, principal: str, reason: str | None = None) -> Envelope:
+        """A person says no: the call of ``ref`` never happens. Raises RetryTransaction.
+
+        ``reason`` is told to persons, and can be forgotten.
+        """
+        answer = approving.decide(
+            self.context, tx, ref, approving.NO, principal=principal, reason=reason
+        )
+        return hand_over(answer, Door.DECIDE)
+
+    def decide(
+        self,
+        tx: object,
+        ref: str,
+        decision: object,
+        *,
+        principal: str,
+        expect: str | None = None,
+        reason: str | None = None,
+    ) -> Envelope:
+        """``approve`` where ``decision`` is that very word, else ``deny``.
+
+        For whoever is handed a decision by others: none, null or an unknown one means no, and the
+        answer says what it was taken for. Raises RetryTransaction.
+        """
+        answer = approving.decide(
+            self.context, tx, ref, decision, principal=principal, expect=expect, reason=reason
+        )
+        return hand_over(answer, Door.DECIDE)
+
     def status(self, ref: str, *, tx: object = None) -> Envelope:
         """What became of a ref: the lean answer as it is now."""
         return hand_over(looking.ask_status(self.context, tx, ref), Door.STATUS)
@@ -234,6 +277,40 @@ class Takeback(Desk):
         """``preview`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(
             tx, lambda t: self.preview(t, tool, arguments, run=run, principal=principal)
+        )
+
+    async def aapprove(
+        self, tx: object, ref: str, *, principal: str, expect: str | None = None
+    ) -> Envelope:
+        """``approve`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(
+            tx, lambda t: self.approve(t, ref, principal=principal, expect=expect)
+        )
+
+    async def adeny(
+        self, tx: object, ref: str, *, principal: str, reason: str | None = None
+    ) -> Envelope:
+        """``deny`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(
+            tx, lambda t: self.deny(t, ref, principal=principal, reason=reason)
+        )
+
+    async def adecide(
+        self,
+        tx: object,
+        ref: str,
+        decision: object,
+        *,
+        principal: str,
+        expect: str | None = None,
+        reason: str | None = None,
+    ) -> Envelope:
+        """``decide`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(
+            tx,
+            lambda t: self.decide(
+                t, ref, decision, principal=principal, expect=expect, reason=reason
+            ),
         )
 
     async def astatus(self, ref: str, *, tx: object = None) -> Envelope:

@@ -27,6 +27,7 @@ class Door(StrEnum):
     RESTORE = "restore"
     PREVIEW = "preview"
     STATUS = "status"
+    DECIDE = "decide"
     LIST = "list"
     SHOW = "show"
     INTERFACE = "interface"
@@ -34,6 +35,7 @@ class Door(StrEnum):
     CLI_CALL_FULL = "cli_call_full"
     CLI_RESTORE = "cli_restore"
     CLI_PREVIEW = "cli_preview"
+    CLI_DECIDE = "cli_decide"
     CLI_LIST = "cli_list"
     CLI_SHOW = "cli_show"
     CLI_SHOW_FULL = "cli_show_full"
@@ -65,6 +67,10 @@ OPENINGS: Mapping[Door, Opening] = {
     Door.RESTORE: Opening(reader=Reader.MODEL, sites=(f"{_APP}.restore",)),
     Door.PREVIEW: Opening(reader=Reader.MODEL, sites=(f"{_APP}.preview",)),
     Door.STATUS: Opening(reader=Reader.MODEL, sites=(f"{_APP}.status",)),
+    Door.DECIDE: Opening(
+        reader=Reader.OPERATOR,
+        sites=(f"{_APP}.approve", f"{_APP}.deny", f"{_APP}.decide"),
+    ),
     Door.LIST: Opening(reader=Reader.MODEL, sites=(f"{_DESK}.list",)),
     Door.SHOW: Opening(reader=Reader.OPERATOR, sites=(f"{_DESK}.show",)),
     Door.INTERFACE: Opening(reader=Reader.INTERFACE, full=True),
@@ -74,6 +80,7 @@ OPENINGS: Mapping[Door, Opening] = {
     ),
     Door.CLI_RESTORE: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_answer",)),
     Door.CLI_PREVIEW: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_answer",)),
+    Door.CLI_DECIDE: Opening(reader=Reader.OPERATOR, sites=("takeback.cli.handing:say_answer",)),
     Door.CLI_LIST: Opening(reader=Reader.MODEL, sites=("takeback.cli.handing:say_list",)),
     Door.CLI_SHOW: Opening(reader=Reader.OPERATOR, sites=("takeback.cli.handing:say_intent",)),
     Door.CLI_SHOW_FULL: Opening(

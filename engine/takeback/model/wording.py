@@ -44,13 +44,18 @@ def undo_of(tool: Tool, bodies: Mapping[str, Any]) -> str:
 
 
 def message_of(state: State, bodies: Mapping[str, Any]) -> str:
-    """Why it was refused.
+    """Why it was refused. Who has denied it is told; why they did is for persons, at their doors.
 
     >>> message_of(State.FAILED, {"error": {"message": "over the ceiling"}})
     'over the ceiling'
     >>> message_of(State.DENIED, {})
     'a person denied it'
+    >>> message_of(State.DENIED, {"reason": {"by": "dana", "reason": "too much"}})
+    'dana denied it'
     """
+    denied_by = (bodies.get("reason") or {}).get("by") if state is State.DENIED else None
+    if denied_by is not None:
+        return brief(f"{denied_by} denied it", MESSAGE_BYTES_MAX)
     said = (bodies.get("error") or {}).get("message") or REFUSED.get(state, "")
     return brief(said, MESSAGE_BYTES_MAX)
 

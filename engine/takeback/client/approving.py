@@ -1,0 +1,277 @@
+"""A person's word on a call that waits for it: yes, no, and what is told to who comes too late.
+
+To approve, to deny, to let it expire and to cancel it are one race on one row: whoever locks it
+first decides, and the others are told who did, and when. A yes is bound to what was asked (see
+``model.approval``), and given only while the stored bodies are still the ones recorded.
+
+    the word "approve"        yes
+    anything else, or none    no
+
+The same decision again changes nothing and is answered with the intent as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from takeback.client.body import words
+from takeback.client.calling import BUSY_PAUSES
+from takeback.client.context import Context
+from takeback.client.course import Course
+from takeback.client.faulting import as_it_is, guarded
+from takeback.client.local import sealed_body
+from takeback.client.looking import find, row_of
+from takeback.client.owning import in_transaction
+from takeback.client.refusing import refuse, refuse_arguments
+from takeback.client.request import identifier_violations
+from takeback.ledger.appending import Body, Change, append
+from takeback.ledger.locking import Taken, lock_free
+from takeback.ledger.reading import Entry
+from takeback.ledger.snapshot import Snapshot, read_snapshots
+from takeback.ledger.transaction import Tx
+from takeback.model import command as commands
+from takeback.model import errors
+from takeback.model.approval import Decided, is_lapsed
+from takeback.model.chain import body_digest
+from takeback.model.decide import decide as decide_on
+from takeback.model.envelope import Envelope, Replay, answer
+from takeback.model.intent import Intent, State
+from takeback.model.key import canonical_bytes
+from takeback.model.moment import clock, iso
+from takeback.model.principal import is_agent, is_same
+from takeback.model.violation import Repair, Violation, shown
+
+YES = "approve"
+NO = "deny"
+
+REASON_LENGTH_MAX = 2000
+
+_HOW = {YES: "approved", NO: "denied"}
+
+_TOLD = {
+    "approved": "{by} approved {ref} at {at}; it can be taken back with `restore` until it begins",
+    "denied": "{by} denied {ref} at {at}; it never happens",
+    "expired": "nobody decided about {ref} in time; the request was over at {at}",
+    "cancelled": "{by} took {ref} back at {at}; it never happens",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Who wants what decided how. ``pauses`` are what is left of the patience with others.
+
+    ``written`` are the versions of the intent that this very wish has written: they tell it from an
+    earlier decision, also when the answer to its commit was lost.
+    """
+
+    ref: str
+    word: Literal["approve", "deny"]
+    principal: str
+    expect: str | None
+    reason: str | None
+    trace_id: str
+    pauses: Iterator[float]
+    written: list[int] = field(default_factory=list)
+
+
+def decide(
+    context: Context,
+    given: object,
+    ref: str,
+    decision: object,
+    *,
+    principal: str,
+    expect: str | None = None,
+    reason: str | None = None,
+) -> Envelope:
+    """Decides about the intent of ``ref``, in the transaction ``given`` or in one of its own.
+
+    Answers with the intent as it is then, refusals and faults included. ``expect`` is that of the
+    request that was looked at. Raises RetryTransaction and TransactionAborted.
+    """
+    word: Literal["approve", "deny"] = "deny"
+    if isinstance(decision, str) and decision == YES:
+        word = "approve"
+    answered = guarded(
+        context,
+        Course(tool=word, principal=principal),
+        lambda inside: _decided(
+            inside, given, ref, word, principal=principal, expect=expect, reason=reason
+        ),
+        as_it_is,
+    )
+    if decision in (YES, NO):
+        return answered
+    return answered.amended({"decision_received": shown(words(decision)), "taken_for": NO})
+
+
+def _decided(
+    context: Context,
+    given: object,
+    ref: str,
+    word: Literal["approve", "deny"],
+    *,
+    principal: str,
+    expect: str | None,
+    reason: str | None,
+) -> Envelope:
+    trace_id = context.entropy(8).hex()
+    violations = [
+        *identifier_violations(run=None, principal=principal),
+        *_text_violations(expect=expect, reason=reason),
+    ]
+    if violations:
+        return refuse_arguments(word, None, tuple(violations), trace_id)
+    wish = Wish(
+        ref=ref,
+        word=word,
+        principal=principal,
+        expect=None if expect is None else expect.strip().lower(),
+        reason=reason,
+        trace_id=trace_id,
+        pauses=iter(BUSY_PAUSES),
+    )
+    try:
+        if is_agent(principal):
+            raise errors.PersonRequired(f"an agent can't {word}; a person decides")
+        return in_transaction(context, given, lambda tx: decide_in(context, tx, wish))
+    except errors.TakebackError as problem:
+        return refuse(problem, trace_id)
+
+
+def _text_violations(**given: Any) -> Iterator[Violation]:
+    for name, value in given.items():
+        is_usable = isinstance(value, str) and len(value) <= REASON_LENGTH_MAX and "\0" not in value
+        if value is not None and not is_usable:
+            yield Violation(
+                field=name,
+                code="malformed",
+                message=f"must be text of at most {REASON_LENGTH_MAX} characters",
+                received=shown(value),
+                repair=Repair.CHOICE,
+            )
+
+
+def decide_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
+    """The decision inside an open transaction. What is refused holds no lock any more."""
+    entry = find(context, tx, wish.ref)
+    if wish.word == YES and is_same(wish.principal, entry.intent.principal):
+        raise errors.PersonRequired(
+            f"{wish.principal} has made this call; another person has to approve it"
+        )
+    if entry.intent.state is State.AWAITING_APPROVAL:
+        with tx.savepoint():
+            taken = _lock(context, tx, wish, entry.intent)
+            if taken.intent.state is State.AWAITING_APPROVAL and not _is_over(taken):
+                return _write(context, tx, wish, entry, taken)
+        entry = find(context, tx, wish.ref)
+    return _tell(context, tx, wish, entry)
+
+
+def _is_over(taken: Taken) -> bool:
+    return is_lapsed(taken.intent, taken.now)
+
+
+def _lock(context: Context, tx: Tx, wish: Wish, intent: Intent) -> Taken:
+    """The row of the race. Whoever holds it is waited for, but not for ever."""
+    while True:
+        for taken in lock_free(tx, [intent]):
+            return taken
+        pause = next(wish.pauses, None)
+        if pause is None:
+            raise errors.InProgress(
+                f"somebody else decides about {intent.ref} at this moment; ask again"
+            )
+        context.pause(pause)
+
+
+def _write(context: Context, tx: Tx, wish: Wish, entry: Entry, taken: Taken) -> Envelope:
+    bodies = dict(entry.bodies)
+    sealed: tuple[Body, ...] = ()
+    command: commands.Command
+    if wish.word == YES:
+        command = commands.Approve(by=wish.principal, saw=_seal(tx, wish, taken.intent))
+    else:
+        bodies["reason"] = {"by": wish.principal, "reason": wish.reason}
+        text = canonical_bytes(bodies["reason"]).decode()
+        sealed = (sealed_body(context, "reason", text),)
+        command = commands.Deny(by=wish.principal, reason=body_digest(sealed[0].salt, text))
+    events = decide_on(taken.intent, command, taken.now)
+    (intent,) = append(tx, [Change(taken=taken, events=events, bodies=sealed)])
+    wish.written.append(intent.version)
+    decided = Decided(how=_how(wish), by=wish.principal, at=taken.now)
+    told = answer(intent, row_of(context, entry), bodies, trace_id=wish.trace_id)
+    return told.amended({"decided": told_of(decided, bodies)})
+
+
+def _seal(tx: Tx, wish: Wish, intent: Intent) -> str:
+    """What the yes is bound to. Raises ApprovalMismatch where it is not what the person saw."""
+    snapshot = _snapshot(tx, intent)
+    asked = snapshot.asked
+    if asked is None:
+        raise errors.LedgerCorrupt(f"{intent.ref} waits for approval, and no event asks for it")
+    snapshot.proven(asked)
+    if wish.expect is not None and wish.expect not in (asked.expect, asked.seal):
+        raise errors.ApprovalMismatch(
+            f"what you have looked at is not what {intent.ref} asks for now: look at it again",
+            [{"field": "expect", "received": wish.expect, "now": asked.expect}],
+        )
+    return asked.seal
+
+
+def _snapshot(tx: Tx, intent: Intent) -> Snapshot:
+    found = read_snapshots(tx, [intent]).get((intent.tenant, intent.id))
+    if found is None:
+        raise errors.LedgerCorrupt(f"{intent.ref} has no events")
+    return found
+
+
+def _how(wish: Wish) -> Literal["approved", "denied"]:
+    return "approved" if wish.word == YES else "denied"
+
+
+def _tell(context: Context, tx: Tx, wish: Wish, entry: Entry) -> Envelope:
+    """What somebody, or time, has decided before this wish."""
+    intent, snapshot = entry.intent, _snapshot(tx, entry.intent)
+    if snapshot.asked is None:
+        raise errors.ApprovalMismatch(f"nobody is asked about {intent.ref}: it needs no approval")
+    decided = _decision(snapshot, intent)
+    if decided.how == _how(wish):
+        if wish.expect is not None and not (decided.seal or "").startswith(wish.expect):
+            raise errors.ApprovalMismatch(
+                f"{decided.by} has decided about another request of {intent.ref} than yours",
+                [{"field": "expect", "received": wish.expect}],
+            )
+        is_own = snapshot.facts[-1].version in wish.written
+        told = answer(
+            intent,
+            row_of(context, entry),
+            entry.bodies,
+            trace_id=wish.trace_id,
+            replay=None if is_own else Replay(),
+        )
+        return told.amended({"decided": told_of(decided, entry.bodies)})
+    problem = errors.TooLate(_sentence(decided, intent, entry.now))
+    return refuse(problem, wish.trace_id, ref=intent.ref, decided=told_of(decided, entry.bodies))
+
+
+def _decision(snapshot: Snapshot, intent: Intent) -> Decided:
+    """The decision in the log; that of time may not have been written down yet."""
+    decided = snapshot.decided
+    if decided is None or intent.state is State.EXPIRED:
+        return Decided(how="expired", by=None, at=intent.settled_at or intent.recorded_at)
+    return decided
+
+
+def _sentence(decided: Decided, intent: Intent, now: datetime) -> str:
+    return _TOLD[decided.how].format(by=decided.by, ref=intent.ref, at=clock(decided.at, now))
+
+
+def told_of(decided: Decided, bodies: Any) -> dict[str, Any]:
+    """The decision as persons are told of it, with the reason while that is kept."""
+    told = {"how": decided.how, "by": decided.by, "at": iso(decided.at)}
+    reason = (bodies.get("reason") or {}).get("reason")
+    return told | {"reason": reason} if decided.how == "denied" and reason else told
