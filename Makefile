@@ -13,7 +13,7 @@ JOBS ?= 2
 # More for pytest: `make test ARGS="-k undo"`.
 ARGS ?=
 
-.PHONY: help demo test lint format bench docs lock setup clean
+.PHONY: help demo test lint format bench docs pages lock setup clean
 
 help: ## what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ bench: setup ## the project's own measurements, with the floor beside them
 
 docs: setup ## what the documents say, checked against the code
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
+
+pages: setup ## write the parts of the documents that are made from the code
+	@TAKEBACK_TEST_WRITE_PAGES=1 $(BIN)/python -m pytest --quiet tests/docs/test_errors_page.py -k generator
 
 lock: setup ## resolve the dependencies of pyproject.toml anew (wants uv on the PATH)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade --extra dev \

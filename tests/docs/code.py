@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from takeback.client import refusing
-from takeback.model import errors, sentence
+from takeback.model import envelope, errors, sentence
 from tests.docs.page import ROOT
 
 ENGINE = ROOT / "engine/takeback"
@@ -36,18 +36,41 @@ def of_exceptions() -> dict[str, set[str]]:
 
 
 def of_refusals() -> set[str]:
-    """The codes that an envelope can bear."""
-    table = {code for code, _, _ in refusing._SAID.values()}
+    """The codes that the source puts into an envelope."""
+    told = {kind.code for kind in refusing.TOLD}
     by_hand = handed(ENGINE / "client/refusing.py", "refusal")
+    by_hand |= handed(ENGINE / "client/faulting.py", "refusal")
     from_workers = spoken(ENGINE / "dispatch/outcome.py")
-    handlers = {errors.Rejected.code, errors.InvalidReference.code, errors.NotDispatched.code}
-    return table | by_hand | from_workers | handlers
+    remembered = set(envelope._CODES.values())
+    handlers = {
+        kind.code
+        for kind in (
+            errors.Rejected,
+            errors.InvalidReference,
+            errors.NotDispatched,
+            errors.NoAccess,
+        )
+    }
+    return told | by_hand | chosen() | from_workers | remembered | handlers
+
+
+def chosen() -> set[str]:
+    """The codes between which the mapper chooses before it says one."""
+    return {
+        word
+        for node in ast.walk(ast.parse((ENGINE / "client/refusing.py").read_text()))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id == "code"
+        for word in _words(node.value)
+    }
 
 
 def of_violations() -> set[str]:
     """The codes that one violation can bear."""
     found = {code for code, _ in sentence._SENTENCES.values()}
     found |= {code for code, _ in sentence._FAMILIES.values()} | {sentence._UNKNOWN[0]}
+    found |= chosen() | set(refusing._CHANGED)
     for name in ABOUT_ARGUMENTS:
         found |= spoken(ENGINE / name)
     for node in ast.walk(ast.parse((ENGINE / "client/refusing.py").read_text())):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
-from takeback import Envelope, Takeback
+from takeback import Envelope, Settings, Takeback
+from takeback.declare import PER_TENANT, REFUSE, Limit, days
 from takeback.testing import Drop, MailServer, MailStage
+from takeback_shop import handlers
 
 REF = re.compile(r"\b([a-z][a-z0-9_]*)-([0-9A-Z]{7,8})\b")
 INSTANT = re.compile(r"(?:\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\dZ")
@@ -41,6 +44,15 @@ class World:
         """What somebody else does in the database."""
         with psycopg.connect(self.url) as tx:
             tx.execute(statement.encode())
+
+    @contextmanager
+    def without_column(self, table: str, column: str) -> Iterator[None]:
+        """A schema that the shop's code does not expect, for the length of a block."""
+        self.sql(f"ALTER TABLE {table} RENAME COLUMN {column} TO renamed")
+        try:
+            yield
+        finally:
+            self.sql(f"ALTER TABLE {table} RENAME COLUMN renamed TO {column}")
 
     def carry_out(self) -> None:
         """Lets every undo window be over, and a worker do what is due."""
@@ -107,24 +119,123 @@ def restore_expired(world: World) -> Envelope:
     return world.restore(ref)
 
 
-ANSWERS: Mapping[str, Callable[[World], Envelope]] = {
-    "invalid_argument": lambda w: w.call("update_ticket", {"ticket_id": "T-7", "status": "OPEN"}),
-    "no_such_value": lambda w: w.call("update_ticket", {"ticket_id": "T-99", "status": "open"}),
-    "unknown_argument": lambda w: w.call("update_ticket", {**CLOSED, "idempotency_key": "k-1"}),
-    "unknown_tool": lambda w: w.call("update_tickets", CLOSED),
-    "key_conflict": key_conflict,
-    "preview_stale": lambda w: w.call("update_ticket", CLOSED, expect="p-1"),
-    "no_such_ref": no_such_ref,
-    "no_transaction": no_transaction,
-    "in_progress": in_progress,
-    "no_access": no_access,
-    "too_late": too_late,
-    "not_restorable": lambda w: w.restore(rejected(w).ref),
-    "restore_conflict": restore_conflict,
-    "restore_expired": restore_expired,
-    "provider_rejected": rejected,
-    "in_doubt": in_doubt,
+def invalid_argument(world: World) -> Envelope:
+    return world.call("update_ticket", {"ticket_id": "T-7", "status": "OPEN"})
+
+
+def no_such_value(world: World) -> Envelope:
+    return world.call("update_ticket", {"ticket_id": "T-99", "status": "open"})
+
+
+def approval_expired(world: World) -> Envelope:
+    asked = world.call("refund_charge", {**REFUND, "charge_id": "ch_2", "amount": 90_000})
+    world.sql("UPDATE takeback.intents SET expires_at = takeback.now() - interval '1 second'")
+    return world.app.status(asked.ref or "")
+
+
+def limit_exceeded(world: World) -> Envelope:
+    daily = Limit(per=days(1), count=1, scope=PER_TENANT, over=REFUSE)
+    with closing(
+        Takeback(
+            world.app.catalog,
+            handlers=handlers,
+            settings=Settings(database_url=world.url),
+            limits=[daily],
+        )
+    ) as app:
+        app.call(None, "update_ticket", CLOSED)
+        return app.call(None, "update_ticket", {"ticket_id": "T-1", "status": "open"})
+
+
+def frozen(world: World) -> Envelope:
+    world.app.freeze(tool="update_ticket", reason="an inquiry", principal="dana")
+    return world.call("update_ticket", CLOSED)
+
+
+def database_unavailable(world: World) -> Envelope:
+    away = Settings(database_url="postgresql://nobody@127.0.0.1:1/shop")
+    with closing(Takeback(world.app.catalog, handlers=handlers, settings=away)) as app:
+        app.context = replace(app.context, pause=lambda _: None)
+        return app.call(None, "update_ticket", CLOSED)
+
+
+def internal_error(world: World) -> Envelope:
+    with world.without_column("shop.tickets", "status"):
+        return world.call("update_ticket", CLOSED)
+
+
+def provider_unavailable(world: World) -> Envelope:
+    with world.without_column("shop.tickets", "status"):
+        return world.call("search_orders", {"query": "espresso"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One answer of the page: what led to it, in a sentence, and the call that makes it."""
+
+    caption: str
+    make: Callable[[World], Envelope]
+
+
+ANSWERS: Mapping[str, Example] = {
+    "invalid_argument": Example(
+        caption="A status in capitals: only one reading is possible", make=invalid_argument
+    ),
+    "no_such_value": Example(caption="An argument that names nothing", make=no_such_value),
+    "unknown_argument": Example(
+        caption="A model that sends a key of its own",
+        make=lambda w: w.call("update_ticket", {**CLOSED, "idempotency_key": "k-1"}),
+    ),
+    "unknown_tool": Example(
+        caption="A tool that is called something else",
+        make=lambda w: w.call("update_tickets", CLOSED),
+    ),
+    "key_conflict": Example(caption="The same refund for another reason", make=key_conflict),
+    "preview_stale": Example(
+        caption="An expectation that no preview gave",
+        make=lambda w: w.call("update_ticket", CLOSED, expect="p-1"),
+    ),
+    "no_such_ref": Example(caption="A ref that was copied without its end", make=no_such_ref),
+    "no_transaction": Example(caption="A connection in autocommit", make=no_transaction),
+    "in_progress": Example(caption="A call whose twin is not committed yet", make=in_progress),
+    "database_unavailable": Example(caption="A ledger that is away", make=database_unavailable),
+    "provider_unavailable": Example(
+        caption="A search that can't be made, which is not the same as one that finds nothing",
+        make=provider_unavailable,
+    ),
+    "provider_rejected": Example(
+        caption="A refund that the provider refused when its time had come", make=rejected
+    ),
+    "no_access": Example(caption="An agent that forces a restore", make=no_access),
+    "approval_expired": Example(
+        caption="A refund that nobody has approved in time", make=approval_expired
+    ),
+    "limit_exceeded": Example(
+        caption="The second ticket of a day that allows one", make=limit_exceeded
+    ),
+    "frozen": Example(caption="A tool that a person has stopped", make=frozen),
+    "too_late": Example(caption="Taking back a mail that has left", make=too_late),
+    "not_restorable": Example(
+        caption="Taking back a refund that never happened",
+        make=lambda w: w.restore(rejected(w).ref),
+    ),
+    "restore_expired": Example(
+        caption="Taking back a deletion after a month", make=restore_expired
+    ),
+    "restore_conflict": Example(
+        caption="Taking back what somebody else has changed since", make=restore_conflict
+    ),
+    "internal_error": Example(
+        caption="A handler that broke: an operator sees how, with `takeback show` and the trace id",
+        make=internal_error,
+    ),
+    "in_doubt": Example(
+        caption="An attempt whose answer was lost, which is no error", make=in_doubt
+    ),
 }
+
+UNSHOWN = frozenset({"needs_approval", "approval_mismatch", "approval_denied"})
+"""Answers to a person's verbs on an approval."""
 
 
 def steady(value: Any) -> Any:

@@ -1,97 +1,108 @@
 """docs/errors.md lists every code with what a caller may rely on, and shows answers as they are."""
 
-import json
+import os
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
-from takeback.cli import failure
-from takeback.client import refusing
+from takeback import Settings, Takeback
 from takeback.model import errors
-from tests.docs import code
+from takeback.model.code import CODES, Where
+from takeback.testing import MailServer
+from takeback_shop import handlers
+from takeback_shop.catalog import CATALOG
+from tests.database import Databases
+from tests.docs import code, errors_page
 from tests.docs.page import read, unquoted
-from tests.docs.refusal import ANSWERS, World, steady
+from tests.docs.refusal import ANSWERS, UNSHOWN, World, steady
 
-PAGE = read("docs/errors.md")
-REFUSALS = PAGE.table("code", "class", "effect", "repeat can succeed")
-RAISED = PAGE.table("code", "exception", "retryable")
-BRANCHES = next(table for table in PAGE.tables if table.header == ("code", "exception"))
-MESSAGES = PAGE.table("code", "message")
-SHOWN = {block.said["of"]: json.loads(block.text) for block in PAGE.blocks if "of" in block.said}
+NAME = "docs/errors.md"
+WRITE = os.environ.get("TAKEBACK_TEST_WRITE_PAGES") == "1"
 
 
-def words(cell: str) -> list[str]:
-    return [word.strip("`, ") for word in cell.partition(":")[0].split(",")]
+@pytest.fixture(scope="module")
+def documents(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Each answer of the page, made on a shop as good as new."""
+    made: dict[str, Any] = {}
+    for name, example in ANSWERS.items():
+        with ExitStack() as closing, pytest.MonkeyPatch.context() as environment:
+            mail = closing.enter_context(MailServer())
+            environment.setenv("SHOP_SMTP_URL", mail.url)
+            environment.setenv("SHOP_STATE_DIR", str(tmp_path_factory.mktemp("shop")))
+            url = databases.clean()
+            app = Takeback(CATALOG, handlers=handlers, settings=Settings(database_url=url))
+            closing.callback(app.close)
+            made[name] = example.make(World(app=app, url=url, mail=mail)).to_dict()
+    return made
 
 
-def test_every_code_of_a_refusal_is_told_and_no_other():
-    told = [unquoted(cell) for cell in REFUSALS.column("code")]
-    assert len(set(told)) == len(told)
-    assert set(told) == code.of_refusals()
+def test_the_page_is_what_the_generator_makes(documents):
+    """The codes and an example of each; `make pages` writes them."""
+    page = read(NAME)
+    shown = {name: steady(document) for name, document in documents.items()}
+    made = errors_page.rewritten(page.text, shown)
+    if WRITE:
+        page.path.write_text(made)
+    assert read(NAME).text == made, "run `make pages`"
 
 
-def test_every_code_of_an_exception_is_told_and_no_other():
-    told = {unquoted(row[0]) for table in (REFUSALS, RAISED, BRANCHES) for row in table.rows}
-    assert told == set(code.of_exceptions()) | code.of_refusals()
+def test_every_code_that_is_answered_has_an_example(documents):
+    """S2.15: class and repeat are fields of the answer, and those of the list."""
+    shown = {document["error"]["code"] for document in documents.values() if "error" in document}
+    assert shown | UNSHOWN == {one.name for one in errors_page.answered()}
+    assert not shown & UNSHOWN
+    for document in documents.values():
+        if "error" not in document:
+            continue
+        one = CODES[document["error"]["code"]]
+        stays = document.get("ref") is not None and "again" not in document
+        expected = one.settled_class if stays else one.class_
+        assert document["error"]["class"] == expected.value
+        assert document["effect"] in one.effects
+        assert document["repeat_can_succeed"] is (one.repeat_can_succeed and not stays)
+
+
+def test_each_example_says_its_own_code(documents):
+    for name, document in documents.items():
+        if name in CODES:
+            assert document["error"]["code"] == name
+
+
+def test_the_source_answers_with_codes_of_the_list_and_no_other():
+    listed = {one.name for one in errors_page.answered()}
+    assert code.of_refusals() <= listed
+    assert listed - code.of_refusals() == {"invalid_argument"} - code.of_refusals()
+
+
+def test_every_exception_has_a_code_of_the_list():
+    assert set(code.of_exceptions()) <= set(CODES)
+
+
+def test_every_code_that_is_raised_has_an_exception():
+    raised = {one.name for one in CODES.values() if Where.RAISED in one.where}
+    assert raised <= set(code.of_exceptions())
+    assert errors.RetryTransaction.code in raised
 
 
 def test_every_code_of_a_violation_is_told_and_no_other():
-    table = PAGE.table("violation", "meaning")
+    table = read(NAME).table("violation", "meaning")
     assert {unquoted(cell) for cell in table.column("violation")} == code.of_violations()
 
 
-def test_every_code_of_the_command_line_is_told_with_its_exit_and_no_other():
-    table = PAGE.table("code", "exit", "meaning")
-    told = {unquoted(row[0]): int(row[1]) for row in table.rows}
-    assert set(told) == code.of_the_command_line()
-    assert told.pop("interrupted") == failure.INTERRUPTED
-    assert told == {name: failure.exit_of(name) for name in told}
+def test_every_code_of_the_command_line_is_in_the_list():
+    typed = {one.name for one in CODES.values() if Where.COMMAND_LINE in one.where}
+    assert code.of_the_command_line() - set(CODES) == set()
+    only = {one.name for one in CODES.values() if one.where == (Where.COMMAND_LINE,)}
+    assert only <= code.of_the_command_line() <= typed
 
 
-@pytest.mark.parametrize("problem", refusing._SAID, ids=lambda problem: problem.__name__)
-def test_class_and_repeat_of_a_refusal_are_told_as_they_are(problem: type[errors.TakebackError]):
-    name, class_, can_succeed = refusing._SAID[problem]
-    (row,) = (row for row in REFUSALS.rows if unquoted(row[0]) == name)
-    assert (row[1], row[3]) == (class_, "yes" if can_succeed else "no")
-
-
-@pytest.mark.parametrize("row", RAISED.rows, ids=lambda row: row[0])
-def test_each_exception_that_is_raised_has_its_code_and_its_word_on_retrying(row: tuple[str, ...]):
-    for name in words(row[1]):
-        kind = getattr(errors, name, None)
-        if kind is None:
-            assert name.startswith("and every"), name
-        else:
-            assert (kind.code, kind.retryable) == (unquoted(row[0]), row[2] == "yes")
-
-
-@pytest.mark.parametrize("row", BRANCHES.rows, ids=lambda row: row[0])
-def test_each_branch_has_its_code(row: tuple[str, ...]):
-    (name,) = words(row[1])
-    assert getattr(errors, name).code == unquoted(row[0])
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_an_answer_is_shown_as_it_is(name: str, world: World):
-    assert SHOWN[name] == steady(ANSWERS[name](world).to_dict())
-
-
-@pytest.mark.parametrize("row", MESSAGES.rows, ids=lambda row: row[0])
-def test_a_message_is_shown_as_it_is(row: tuple[str, ...], world: World):
-    answer = ANSWERS[unquoted(row[0])](world)
-    assert answer.code == unquoted(row[0])
-    assert steady((answer.error or {})["message"]) == row[1]
-
-
-def test_every_answer_that_is_made_is_on_the_page():
-    assert set(ANSWERS) == set(SHOWN) | {unquoted(cell) for cell in MESSAGES.column("code")}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_fields_of_a_refusal_are_those_in_the_table(name: str, world: World):
-    """What the table says of effect and repeating is true of the very answers."""
-    answer = ANSWERS[name](world)
-    if answer.code is None:
-        return
-    (row,) = (row for row in REFUSALS.rows if unquoted(row[0]) == answer.code)
-    assert (answer["effect"], answer["repeat_can_succeed"]) == (row[2], row[3] == "yes")
-    assert (answer.error or {})["class"] == row[1]
+def test_all_corners_of_effect_and_repeat_can_be_answered():
+    """S2.2: (effect, repeat can succeed); in doubt is the one with no error."""
+    assert errors_page.corners() == {
+        ("none", True),
+        ("none", False),
+        ("unknown", True),
+        ("unknown", False),
+        ("committed", False),
+    }

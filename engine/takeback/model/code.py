@@ -367,6 +367,13 @@ _TYPED = (
         advice="type it again",
     ),
     Code(
+        name="declined",
+        class_=Class.TERMINAL,
+        where=(Where.COMMAND_LINE,),
+        meaning="asked whether it is meant, somebody said no. Nothing was changed",
+        advice="nothing; or type it again and say yes",
+    ),
+    Code(
         name="failed_check",
         class_=Class.TERMINAL,
         where=(Where.COMMAND_LINE,),
