@@ -2,8 +2,8 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +18,12 @@ from takeback.ledger.database import Database
 from takeback.ledger.transaction import adopt
 from takeback.model import command as commands
 from takeback.model.chain import body_digest
-from tests.ledger.scribe import Scribe, apply, recorded, take
+from tests.ledger.scribe import Entry, Scribe, apply, recorded, take
 
 LEASE = timedelta(seconds=30)
 CLAIM = commands.Claim(worker="w", lease=LEASE)
 BEGIN = commands.Begin(lease=LEASE)
+FAR_OFF = datetime(2999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,20 @@ def fill(url: str, rng: random.Random) -> dict[str, Life]:
         ]
         live("parked", scribe.due(repeat_of="a-0", run=None), *doubt)
         lives["succeeded"] = _succeed(tx, scribe)
+        live("asked", scribe.asking())
+        live("asked for ever", scribe.asking(approval_us=None))
+        approve = commands.Approve(by="dana", saw="ef2d127d")
+        live("approved", scribe.asking(), [approve])
+        live("expired", scribe.asking(approval_us=0), [commands.ExpireApproval()])
+        over = commands.AskApproval(cause="limit", approval_for=LEASE)
+        live("asked at release", scribe.due(), [CLAIM], [over])
+        live("approved at release", scribe.due(), [CLAIM, over], [approve])
+        live("put off", scribe.entry(), [commands.Postpone(until=FAR_OFF)])
+        live("put off, due", scribe.due(), [commands.Postpone(until=FAR_OFF)])
+        deny = commands.Deny(by="mo", reason=None)
+        refuse = commands.Refuse(code="limit_exceeded")
+        lives["denied"] = _decide(tx, scribe, scribe.asking(), deny, "reason")
+        lives["over a limit"] = _decide(tx, scribe, scribe.due(), refuse, "error", CLAIM)
         tx.execute("SET CONSTRAINTS ALL IMMEDIATE")
     return lives
 
@@ -76,6 +91,26 @@ def _succeed(tx: psycopg.Connection[Any], scribe: Scribe) -> Life:
     (taken,) = take(tx, minted.id)
     succeed = commands.Succeed(result=body_digest(body.salt, body.text), affected_count=3)
     (after,) = append(adopt(tx), [scribe.change(taken, succeed, bodies=[body])])
+    return Life(id=minted.id, ref=entry.event.ref, events=after.version)
+
+
+def _decide(
+    tx: psycopg.Connection[Any],
+    scribe: Scribe,
+    entry: Entry,
+    command: commands.Command,
+    name: str,
+    *before: commands.Command,
+) -> Life:
+    """A life that ends in a decision with a body of that name beside it."""
+    minted = recorded(tx, entry)
+    if before:
+        apply(tx, scribe, minted.id, *before)
+    body = scribe.body(name, '"too much"')
+    digest: dict[str, Any] = {name: body_digest(body.salt, body.text)}
+    (taken,) = take(tx, minted.id)
+    change = scribe.change(taken, replace(command, **digest), bodies=[body])
+    (after,) = append(adopt(tx), [change])
     return Life(id=minted.id, ref=entry.event.ref, events=after.version)
 
 

@@ -40,6 +40,8 @@ class Entry:
     arguments: str
     salt: bytes
     tenant: str = TENANT
+    former_keys: tuple[str, ...] = ()
+    affected: tuple[bytes, str] | None = None
 
     def with_(self, **fields: Any) -> "Entry":
         """The same call, recorded differently."""
@@ -83,6 +85,24 @@ class Scribe:
         plain: dict[str, Any] = {"becomes": "recorded", "effect": "local", "window_us": 0}
         return self.entry(**(plain | fields))
 
+    def asking(self, approval_us: int | None = 3_600_000_000, **fields: Any) -> Entry:
+        """A call that a person decides about first, with what it was foreseen to affect."""
+        affected = (self.rng.randbytes(32), '[{"kind":"order","id":"O-1"}]')
+        plain: dict[str, Any] = {
+            "becomes": "awaiting_approval",
+            "approval_cause": "row",
+            "approval_us": approval_us,
+            "affected": body_digest(*affected),
+            "on_behalf_of": "dana",
+        }
+        return replace(self.entry(**(plain | fields)), affected=affected)
+
+    def two_recipes(self, **fields: Any) -> tuple[Entry, Entry]:
+        """One call as a catalog of the former recipe has it, and as today's has it."""
+        former = self.entry(**fields)
+        today = self.entry(**fields)
+        return former, replace(today, former_keys=(former.event.key,))
+
     def change(self, taken: Taken, *given: commands.Command, bodies: Sequence[Body] = ()) -> Change:
         """What the commands make of a locked intent, one after the other."""
         intent = taken.intent
@@ -102,7 +122,13 @@ class Scribe:
 def record(connection: psycopg.Connection[Any], entry: Entry) -> Recording:
     """Records in the transaction that the connection is in."""
     return recording.record(
-        adopt(connection), entry.tenant, entry.event, arguments=entry.arguments, salt=entry.salt
+        adopt(connection),
+        entry.tenant,
+        entry.event,
+        arguments=entry.arguments,
+        salt=entry.salt,
+        affected=entry.affected,
+        former_keys=entry.former_keys,
     )
 
 

@@ -100,7 +100,9 @@ def test_workers_pass_by_what_somebody_else_holds(connect: Connect, scribe: Scri
     one.commit()
     take(one, ids[0])
     two.execute("SET lock_timeout = '1ms'")
-    assert {taken.intent.id for taken in lock_due(adopt(two), TOOLS, 10)} == set(ids[1:])
+    assert {taken.intent.id for taken in lock_due(adopt(two), TOOLS, 10, tenant=None)} == set(
+        ids[1:]
+    )
     rows = [intent_of(two, id_) for id_ in ids]
     assert {taken.intent.id for taken in lock_free(adopt(two), rows)} == set(ids[1:])
 
@@ -109,8 +111,8 @@ def test_two_claims_at_once_share_no_intent(connect: Connect, scribe: Scribe):
     one, two = connect(), connect()
     ids = {recorded(one, scribe.due()).id for _ in range(10)}
     one.commit()
-    first = {taken.intent.id for taken in lock_due(adopt(one), TOOLS, 6)}
-    second = {taken.intent.id for taken in lock_due(adopt(two), TOOLS, 6)}
+    first = {taken.intent.id for taken in lock_due(adopt(one), TOOLS, 6, tenant=None)}
+    second = {taken.intent.id for taken in lock_due(adopt(two), TOOLS, 6, tenant=None)}
     assert len(first) == 6 and len(second) == 4
     assert first | second == ids
 
@@ -124,7 +126,7 @@ def test_the_longest_due_is_claimed_first_and_never_more_than_the_limit(
         for second in (5, 1, 9)
     ]
     tx.execute("UPDATE takeback.intents SET due_at = not_before")
-    taken = lock_due(adopt(tx), TOOLS, 2)
+    taken = lock_due(adopt(tx), TOOLS, 2, tenant=None)
     assert [one.intent.id for one in taken] == [ids[2], ids[0]]
 
 
@@ -145,7 +147,7 @@ def test_a_worker_claims_what_is_due_of_tools_and_versions_that_it_has(
 ):
     tx = connect()
     recorded(tx, scribe.due(**fields))
-    assert len(lock_due(adopt(tx), tools, 10)) == claimed
+    assert len(lock_due(adopt(tx), tools, 10, tenant=None)) == claimed
 
 
 def test_a_restore_is_claimed_by_who_has_the_tool_of_its_original(connect: Connect, scribe: Scribe):
@@ -153,9 +155,9 @@ def test_a_restore_is_claimed_by_who_has_the_tool_of_its_original(connect: Conne
     original = recorded(tx, scribe.local(tool="refund", tool_version=3))
     restore = recorded(tx, scribe.due(tool="restore", restores=str(original.id)))
     both = {"restore": 1, "refund": 3}
-    assert [one.intent.id for one in lock_due(adopt(tx), both, 10)] == [restore.id]
+    assert [one.intent.id for one in lock_due(adopt(tx), both, 10, tenant=None)] == [restore.id]
     for missing in ({"restore": 1}, {"restore": 1, "refund": 2}, {"refund": 3}):
-        assert lock_due(adopt(tx), missing, 10) == []
+        assert lock_due(adopt(tx), missing, 10, tenant=None) == []
 
 
 def test_leases_that_are_over_are_taken_and_those_that_last_are_not(

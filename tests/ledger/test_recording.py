@@ -59,7 +59,7 @@ def test_the_first_hash_is_taken_as_the_model_takes_it(connect: Connect, scribe:
         version=1,
         position=stored.position,
         kind="intent.recorded",
-        schema=1,
+        schema=2,
         at_us=micros(minted.recorded_at),
         payload=stored.payload,
     )
@@ -304,16 +304,75 @@ def test_the_lock_of_a_key_depends_on_the_tenant_and_on_every_character():
 
 def test_an_answer_of_another_release_is_no_answer(connect: Connect, scribe: Scribe):
     tx = connect()
-    tx.execute("DROP FUNCTION takeback.record")
-    arguments = "text, text, int, bigint, text, text, int, text, text, text, text, bigint, bigint"
+    (arguments,) = tx.execute(
+        "SELECT pg_get_function_identity_arguments(oid) FROM pg_proc "
+        "WHERE pronamespace = 'takeback'::regnamespace AND proname = 'record' "
+        "ORDER BY pronargs DESC LIMIT 1"
+    ).fetchone() or ("",)
+    tx.execute(f"DROP FUNCTION takeback.record({arguments})".encode())
     tx.execute(
         f"""
-        CREATE FUNCTION takeback.record({arguments}, text[], uuid, text, text, bytea, text)
-        RETURNS text LANGUAGE sql RETURN 'perhaps'
-        """
+        CREATE FUNCTION takeback.record({arguments}) RETURNS text LANGUAGE sql RETURN 'perhaps'
+        """.encode()
     )
     with pytest.raises(LedgerCorrupt, match="'perhaps'"):
         record(tx, scribe.entry())
+
+
+def test_a_call_that_a_person_decides_about_is_recorded_with_what_it_would_affect(
+    connect: Connect, scribe: Scribe
+):
+    tx = connect()
+    entry = scribe.asking(approval_us=3_600_000_000)
+    minted = recorded(tx, entry)
+    row = intent_of(tx, minted.id)
+    assert fold([one.fact() for one in events_of(tx, minted.id)]) == row
+    assert (row.state, row.due_at) == (State.AWAITING_APPROVAL, None)
+    assert row.expires_at == row.recorded_at + timedelta(hours=1)
+    assert (row.on_behalf_of, row.approved_by) == ("dana", None)
+    bodies = tx.execute(
+        "SELECT name, salt, body FROM takeback.bodies WHERE version = 1 ORDER BY name"
+    ).fetchall()
+    assert entry.affected is not None
+    assert bodies == [
+        ("affected", *entry.affected),
+        ("arguments", entry.salt, entry.arguments),
+    ]
+    assert body_digest(*entry.affected) == entry.event.affected
+
+
+def test_a_request_without_an_end_stands_for_ever_and_nobody_else_has_one(
+    connect: Connect, scribe: Scribe
+):
+    tx = connect()
+    forever = recorded(tx, scribe.asking(approval_us=None))
+    held = recorded(tx, scribe.entry(on_behalf_of="dana"))
+    assert intent_of(tx, forever.id).expires_at is None
+    assert intent_of(tx, held.id).expires_at is None
+    assert intent_of(tx, held.id).on_behalf_of == "dana"
+
+
+def test_a_batch_records_whom_it_is_for_and_until_when_a_person_decides(
+    connect: Connect, scribe: Scribe
+):
+    tx = connect()
+    asking = scribe.entry(
+        becomes="awaiting_approval",
+        approval_cause="policy",
+        approval_us=1_000_000,
+        on_behalf_of="dana",
+    )
+    minted = record_many(tx, [asking, scribe.entry()])
+    row = intent_of(tx, minted[0].id)
+    assert fold([one.fact() for one in events_of(tx, minted[0].id)]) == row
+    assert row.expires_at == row.recorded_at + timedelta(seconds=1)
+    assert row.on_behalf_of == "dana"
+    assert intent_of(tx, minted[1].id).expires_at is None
+
+
+def test_a_digest_without_its_body_is_a_fault_of_ours(connect: Connect, scribe: Scribe):
+    with pytest.raises(AssertionError, match="go together"):
+        record(connect(), replace(scribe.asking(), affected=None))
 
 
 def test_the_ids_of_one_microsecond_are_different_and_follow_from_their_seeds(connect: Connect):
