@@ -15,7 +15,8 @@ from takeback.client.permitted_tool import PERMITTED, answer_permitted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_tool
 from takeback.client.request import Request, prepare
 from takeback.client.restore_tool import RESTORE
-from takeback.client.restoring import Wish, answer_wish, ref_of, wish_for
+from takeback.client.restoring import answer_wish
+from takeback.client.wish import Wish, ref_of, wish_for
 from takeback.declare import Remote
 from takeback.ledger.batch import Recordable, record_many
 from takeback.ledger.transaction import Tx
@@ -110,9 +111,7 @@ def _prepared(
     try:
         if call.tool == RESTORE.name:
             ref = ref_of(call.arguments, {"repeat_of": call.repeat_of})
-            return wish_for(
-                context, ref, run=run, principal=principal, force=False, trace_id=trace_id
-            )
+            return wish_for(ref, run=run, principal=principal, force=False, trace_id=trace_id)
         return prepare(
             context,
             call.tool,

@@ -13,14 +13,14 @@ The restore is recorded inside a savepoint, so a refusal leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from takeback.catalog.registry import Bound
 from takeback.client import local
 from takeback.client.body import words
-from takeback.client.calling import BUSY_PAUSES, begun, call_in
+from takeback.client.calling import begun, call_in
 from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded, note_breakage
@@ -28,8 +28,9 @@ from takeback.client.looking import find, row_of
 from takeback.client.owning import in_transaction
 from takeback.client.permission import require_granted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler
-from takeback.client.request import identifier_violations, prepare
+from takeback.client.request import prepare
 from takeback.client.restore_tool import RESTORE, restore_arguments
+from takeback.client.wish import Wish, ref_of, wish_for
 from takeback.declare import CANCEL_ONLY, Local, Remote
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
@@ -38,7 +39,7 @@ from takeback.ledger.recording import record
 from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.arguments import revive, validate
+from takeback.model.arguments import revive
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.decide import record as decide_recording
@@ -49,7 +50,7 @@ from takeback.model.handler import Affected, Handler, Performed
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
 from takeback.model.moment import clock
-from takeback.model.ref import ENTROPY_BYTES, Ref, make_ref
+from takeback.model.ref import ENTROPY_BYTES, make_ref
 
 _UNREADABLE = (
     "it was recorded in a form that this release can't read; an operator finds the cause under "
@@ -58,23 +59,6 @@ _UNREADABLE = (
 
 TRIES = 3
 """How often the original may change state between our look at it and its lock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """Who wants what taken back; ``pauses`` are what is left of the patience with others.
-
-    ``refs`` are those that this very wish has drawn for the restore, one for each try: they tell it
-    from an earlier one, also when the answer to its commit was lost.
-    """
-
-    ref: str
-    run: str | None
-    principal: str
-    force: bool
-    trace_id: str
-    refs: list[Ref]
-    pauses: Iterator[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,39 +106,19 @@ def call_restore(
 
     What else was said ``beside`` the arguments is refused: a restore takes its ref alone.
     """
-    try:
-        ref = ref_of(arguments, beside)
-    except errors.InvalidArguments as problem:
-        trace_id = context.entropy(8).hex()
-        return refuse_arguments(RESTORE, arguments, problem.violations, trace_id)
-    return restore(context, given, ref, run=run, principal=principal, force=False)
+    trace_id = context.entropy(8).hex()
 
+    def work(inside: Context) -> Envelope:
+        try:
+            ref = ref_of(arguments, beside)
+        except errors.InvalidArguments as problem:
+            return refuse_arguments(RESTORE, arguments, problem.violations, trace_id)
+        return _restored_for(
+            inside, given, ref, trace_id, run=run, principal=principal, force=False
+        )
 
-def ref_of(arguments: Any, beside: Mapping[str, Any]) -> str:
-    """The ref that a call of ``restore`` is about. Raises InvalidArguments."""
-    said = {name: value for name, value in beside.items() if value is not None}
-    received = {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
-    return str(validate(RESTORE, received).canonical["ref"])
-
-
-def wish_for(
-    context: Context, ref: str, *, run: str | None, principal: str, force: bool, trace_id: str
-) -> Wish:
-    """What is wished, once it is clear that it may be. Raises InvalidArguments, PersonRequired."""
-    violations = identifier_violations(run=run, principal=principal)
-    if violations:
-        raise errors.InvalidArguments(violations)
-    if force and principal.startswith("agent:"):
-        raise errors.PersonRequired("only a person may force a restore")
-    return Wish(
-        ref=ref,
-        run=run,
-        principal=principal,
-        force=force,
-        trace_id=trace_id,
-        refs=[],
-        pauses=iter(BUSY_PAUSES),
-    )
+    course = Course(tool=RESTORE.name, run=run, principal=principal)
+    return guarded(context, course, work, as_it_is)
 
 
 def answer_wish(context: Context, tx: Tx, wish: Wish) -> Envelope:
@@ -181,7 +145,7 @@ def _restored_for(
     force: bool,
 ) -> Envelope:
     try:
-        wish = wish_for(context, ref, run=run, principal=principal, force=force, trace_id=trace_id)
+        wish = wish_for(ref, run=run, principal=principal, force=force, trace_id=trace_id)
     except errors.InvalidArguments as problem:
         return refuse_arguments(RESTORE.name, None, problem.violations, trace_id)
     except errors.PolicyRefusal as problem:
