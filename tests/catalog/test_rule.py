@@ -189,9 +189,31 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
         (SEARCH, {"limits": (Limit(count=1),)}, "it has limits, and only reads"),
         (
             REFUND,
-            {"key": Key(("charge_id",), version=2, former=(Key(("amount",)),))},
-            "its former recipes are not looked up by this release",
+            {"key": Key(("charge_id",), version=2, former=(Key(("amount",), version=2),))},
+            "two recipes of its key have version 2",
         ),
+        (
+            REFUND,
+            {"key": Key(("charge_id",), version=2, former=(Key(("was",)),))},
+            "in its former recipe of version 1 key field 'was' is no argument",
+        ),
+        (
+            REFUND,
+            {
+                "key": Key(
+                    ("charge_id",),
+                    version=3,
+                    former=(Key(("amount",), version=2, former=(Key(("currency",)),)),),
+                )
+            },
+            "its former recipe of version 2 has former ones of its own",
+        ),
+        (
+            REFUND,
+            {"approval": Approval(argument="amount")},
+            "its approval looks at an argument and has no bound",
+        ),
+        (REFUND, {"approval": Approval(rows_over=-1)}, "its approval's rows_over is -1"),
         (REFUND, {"approval": Approval(expires=timedelta(0))}, "its approval expires at once"),
         (REFUND, {"affects": Affects(kind="x", id="id")}, "identified by 'id', which is no arg"),
         (REFUND, {"wording": Wording(subject="{amout}")}, "fills in 'amout', which is no argument"),

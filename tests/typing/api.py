@@ -41,6 +41,8 @@ from takeback import (
     OutcomeUnknown,
     Page,
     Performed,
+    Permission,
+    Proposal,
     Rejected,
     RestoreConflict,
     RetryTransaction,
@@ -52,6 +54,7 @@ from takeback import (
 )
 from takeback.connectors import smtp
 from takeback.declare import (
+    APPROVE,
     BLIND,
     CANCEL_ONLY,
     COMPENSATE,
@@ -66,7 +69,11 @@ from takeback.declare import (
     LOOP,
     OMIT,
     ONCE,
+    PER_RUN,
+    PER_TENANT,
+    PER_TOOL,
     READ_ONLY,
+    REFUSE,
     RUN,
     SAY_NO_ACCESS,
     SILENT,
@@ -85,10 +92,12 @@ from takeback.declare import (
     Key,
     Keyed,
     Limit,
+    LimitScope,
     Local,
     Lookup,
     Money,
     OnDifference,
+    OverLimit,
     Read,
     Remote,
     Repeats,
@@ -154,6 +163,18 @@ def typed_refund(refund: Refund) -> None:
     assert_type(refund.at, datetime | None)
 
 
+def decided(proposal: Proposal) -> Permission:
+    assert_type(proposal.tier, Tier)
+    assert_type(proposal.on_behalf_of, str | None)
+    return Permission.ASK if proposal.repeat_of else Permission.ALLOW
+
+
+def limited(limit: Limit) -> bool:
+    assert_type(limit.scope, LimitScope)
+    assert_type(limit.over, OverLimit)
+    return limit.strict
+
+
 def renamed(old: dict[str, Any]) -> dict[str, Any]:
     return {"ticket_id": old["ticket"], "note": None}
 
@@ -198,8 +219,14 @@ CATALOG = Catalog(
             former=(Key(("charge_id",), version=1, scope=RUN),),
         ),
         on_difference=ON_DIFFERENCE,
-        approval=Approval(argument="amount", over=50_000, expires=days(1)),
-        limits=(Limit(per=days(1), count=10, money=100_000, rows=5),),
+        approval=Approval(
+            argument="amount", over=50_000, rows_over=10, repeats=True, expires=days(1)
+        ),
+        limits=(
+            Limit(per=days(1), count=10, over=REFUSE, scope=PER_RUN, strict=True),
+            Limit(money=100_000, currency="EUR", argument="amount", over=APPROVE, scope=PER_TOOL),
+            Limit(per=hours(1), rows=5, scope=PER_TENANT),
+        ),
         tier=GATED,
         inline=True,
         exposure=STAGING,
