@@ -20,6 +20,7 @@ from takeback.ledger.barrier import Page, read_log
 from takeback.ledger.faults import Fault
 from takeback.ledger.reading import Entry, Stored
 from takeback.ledger.transaction import Tx
+from takeback.model.approval import Asked, Decided, asked, decided
 from takeback.model.envelope import Envelope, answer
 from takeback.model.errors import NoSuchRef, TakebackError, UnknownTool
 from takeback.model.moment import iso
@@ -46,6 +47,16 @@ class Shown:
         self.envelope = envelope
         self.entry = entry
         self.events = events
+
+    @property
+    def asked(self) -> Asked | None:
+        """What a person was asked about it last; None where nobody was."""
+        return asked([stored.fact() for stored in self.events])
+
+    @property
+    def decided(self) -> Decided | None:
+        """Who decided about that, and how; None while nobody has."""
+        return decided([stored.fact() for stored in self.events])
 
     def __repr__(self) -> str:
         return f"<all about {self.envelope.ref}>"
