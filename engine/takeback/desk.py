@@ -26,7 +26,7 @@ from takeback.audit.rebuild import Rebuilt, rebuild
 from takeback.audit.verify import Verdict, verify
 from takeback.catalog.limit_rule import require_limits
 from takeback.catalog.registry import Registry, build
-from takeback.client import braking, looking
+from takeback.client import braking, limiting, looking
 from takeback.client.braking import Frozen, Thawed
 from takeback.client.context import Context
 from takeback.client.handing import hand_over, hand_over_lines
@@ -45,6 +45,7 @@ from takeback.ledger.reading import Stored, refs_of
 from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx
 from takeback.model.door import Door
+from takeback.model.limit import Excess
 from takeback.model.policy import Policy
 from takeback.settings import Settings
 
@@ -280,6 +281,13 @@ class Desk:
     def freezes(self) -> Sequence[Freeze]:
         """The freezes in force, of every tenant, the oldest first. Raises DatabaseUnavailable."""
         return braking.freezes(self.context)
+
+    def limits_in_use(self) -> Sequence[tuple[str, Excess]]:
+        """What stands under each limit of the rows and of the app, with its scope, now.
+
+        Those of a run are left out: there is one for each. Raises DatabaseUnavailable.
+        """
+        return limiting.in_use(self.context)
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> Verdict:
         """Proves the log: chains, bodies, and that folding it gives the projection."""

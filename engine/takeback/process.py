@@ -158,14 +158,18 @@ class Worked:
     exhausted: bool
 
 
-def work(app: Takeback, *, drain: bool, concurrency: int | None = None) -> Worked:
+def work(
+    app: Takeback, *, drain: bool, concurrency: int | None = None, all_tenants: bool = False
+) -> Worked:
     """Runs an embedded worker until a signal stops it, or with ``drain`` until all is done.
 
-    Closes ``app``. Raises DatabaseUnavailable when the ledger can't be used at the start; one that
-    goes away later is waited for.
+    It works for the tenant of ``app``, or for all of them, and closes ``app``. Raises
+    DatabaseUnavailable when the ledger can't be used at the start; one that goes away later is
+    waited for.
     """
     log.configure(app.settings.log)
-    limits = Limits(lease=timedelta(seconds=app.settings.lease_seconds))
+    lease = timedelta(seconds=app.settings.lease_seconds)
+    limits = Limits(lease=lease, all_tenants=all_tenants)
     if concurrency is not None:
         limits = replace(limits, concurrency=concurrency)
     name = f"{socket.gethostname()}:{os.getpid()}"

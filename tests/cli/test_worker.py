@@ -234,3 +234,14 @@ def test_up_brings_a_database_the_schema_and_a_worker(own_directory: Path):
         ended = up.ended()
     assert ended.exit == 0
     assert "Traceback" not in ended.err
+
+
+def test_a_worker_serves_its_tenant_and_all_of_them_when_told_to(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    kiosk.ref(*call("ring", bell="a"))
+    monkeypatch.setenv("TAKEBACK_TENANT", "other")
+    kiosk.ref(*call("ring", bell="b"))
+    kiosk.ref(*call("ring", bell="c"))
+    assert process("worker", "--drain").out == "carried out 2, taken over 0\n"
+    assert process("worker", "--drain", "--all-tenants").out == "carried out 1, taken over 0\n"

@@ -178,8 +178,28 @@ def pages_touched(connection: psycopg.Connection, statement: Any) -> int:
     """How many pages a statement reads, wherever they lie: its cost without a clock."""
     plan = connection.execute(
         f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}",
-        {"tools": TOOLS, "limit": 100},
+        {"tools": TOOLS, "limit": 100, "tenant": None},
     ).fetchone()
     assert plan is not None
     top = plan[0][0]["Plan"]
     return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
+def test_a_worker_carries_out_what_is_of_its_own_tenant_and_another_all_of_it(
+    database_url, world, office, clock
+):
+    other = Office(database_url, world, pause=clock.advance, tenant="other")
+    own = office.call(None, "send_letter", {"to": "own"}).ref
+    theirs = other.call(None, "send_letter", {"to": "theirs"}).ref
+    left = other.call(None, "ship", {"to": "left"}).ref
+    dispatcher(other).run_once(1)
+    assert dispatcher(office).agenda().lease_over_in is None
+    clock.advance(31)
+
+    assert office.worker_of("own", sleep=clock.advance).run(drain=True).taken_over == 0
+
+    assert (office.state(own), world.arrived("theirs")) == ("succeeded", 0)
+    tally = office.worker_of("all", sleep=clock.advance, all_tenants=True).run(drain=True)
+    assert (tally.performed, tally.taken_over) == (2, 1)
+    assert (other.state(theirs), other.state(left)) == ("succeeded", "succeeded")
+    other.close()

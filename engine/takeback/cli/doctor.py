@@ -159,10 +159,12 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     _server(health, found, here=(before + after) / 2)
     _schema(health, found)
     _faults(health, found)
+    is_current = health.revision == found.document["schema"]["latest"]
+    _brakes(app, found, is_current=is_current)
     if health.queue is not None:
         _queue(health.queue, found)
         _versions(app, health.queue, found)
-        _keys(app, found, is_current=health.revision == found.document["schema"]["latest"])
+        _keys(app, found, is_current=is_current)
 
 
 def _server(health: Health, found: Examination, *, here: float) -> None:
@@ -206,6 +208,23 @@ def _faults(health: Health, found: Examination) -> None:
         )
 
 
+def _brakes(app: Takeback, found: Examination, *, is_current: bool) -> None:
+    """What a person has stopped, and what is left under each limit."""
+    from takeback.cli.braking import freeze_document, freeze_line
+
+    found.document |= {"freezes": [], "limits": []}
+    if not is_current:
+        return
+    for freeze in app.freezes():
+        found.document["freezes"].append(freeze_document(freeze))
+        found.notes.append(f"frozen: {freeze_line(freeze)}")
+    for scope, excess in app.limits_in_use():
+        document = excess.to_json()
+        found.document["limits"].append({**document, "scope": scope, "used": excess.used})
+        if not excess.left:
+            found.notes.append(f"a limit of {scope} is reached: {excess.sentence()}")
+
+
 def _queue(queue: Queue, found: Examination) -> None:
     from takeback.model.moment import iso
 
@@ -225,10 +244,13 @@ def _queue(queue: Queue, found: Examination) -> None:
     }
     if (queue.overdue_seconds or 0) > OVERDUE_SECONDS_MAX:
         overdue = timedelta(seconds=round(queue.overdue_seconds or 0))
-        found.problems.append(
-            f"the oldest intent has been due for {overdue}; expected a worker that takes it: "
-            "next: `takeback worker`"
-        )
+        said = f"the oldest intent has been due for {overdue}"
+        if found.document["freezes"]:
+            found.notes.append(f"{said}; it may be frozen: next: `takeback thaw`")
+        else:
+            found.problems.append(
+                f"{said}; expected a worker that takes it: next: `takeback worker`"
+            )
     if queue.expired_leases:
         found.notes.append(f"{queue.expired_leases} were left by a worker; the next takes over")
     if in_doubt:

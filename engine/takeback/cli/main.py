@@ -19,7 +19,17 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from takeback.cli import calling, declaring, doctor, failure, looking, proving, story, working
+from takeback.cli import (
+    braking,
+    calling,
+    declaring,
+    doctor,
+    failure,
+    looking,
+    proving,
+    story,
+    working,
+)
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import Usage
 from takeback.cli.voice import OutputLost, ReaderGone, Voice, forget_stdout, use_streams
@@ -94,6 +104,16 @@ verbs.command("list", epilog=_example("takeback list --state held --since 2h"))(
 verbs.command("show", epilog=_example("takeback show update_ticket-7F3K9QDM --full"))(looking.show)
 verbs.command("worker", epilog=_example("takeback worker", "takeback worker --drain"))(
     working.worker
+)
+verbs.command(
+    "freeze",
+    epilog=_example(
+        "takeback freeze --tool refund_charge --reason 'refunds twice'",
+        "takeback freeze --all --reason 'we look at it first'",
+    ),
+)(braking.freeze)
+verbs.command("thaw", epilog=_example("takeback thaw --tool refund_charge --reason mended"))(
+    braking.thaw
 )
 verbs.command("verify", epilog=_example("takeback verify"))(proving.verify)
 verbs.command("rebuild", epilog=_example("takeback rebuild"))(proving.rebuild)

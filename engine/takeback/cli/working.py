@@ -34,8 +34,11 @@ def worker(
         bool, typer.Option("--drain", help="Stop when nothing is due and nothing executing.")
     ] = False,
     concurrency: Concurrency = None,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="Whatever is due, of every tenant.")
+    ] = False,
 ) -> int:
-    """Carry out what is due.
+    """Carry out what is due, of the tenant that is set.
 
     SIGTERM or Ctrl-C end it within ten seconds, a second one at once. --drain waits out the
     leases of workers that died, half a minute at most. A database that goes away is waited for.
@@ -44,7 +47,9 @@ def worker(
     from takeback import process
 
     door = door_of(context)
-    worked = process.work(door.app(), drain=drain, concurrency=concurrency)
+    worked = process.work(
+        door.app(), drain=drain, concurrency=concurrency, all_tenants=all_tenants
+    )
     return _ended(door, worked)
 
 

@@ -17,12 +17,22 @@ from uuid import UUID
 
 from takeback.catalog.registry import Bound
 from takeback.client.context import Context
-from takeback.declare import Limit, Local, Read, Tool
+from takeback.declare import Limit, LimitScope, Local, Read, Tool
 from takeback.ledger import limiting as entries
 from takeback.ledger.limiting import Entry, Wanted
 from takeback.ledger.transaction import Tx
 from takeback.model.intent import Intent, State, micros
-from takeback.model.limit import Load, Over, Usage, load_of, over_of, scope_of
+from takeback.model.limit import (
+    Counted,
+    Excess,
+    Load,
+    Over,
+    Usage,
+    bounds_of,
+    load_of,
+    over_of,
+    scope_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +134,30 @@ def release(context: Context, tx: Tx, candidates: Sequence[Entered]) -> Mapping[
     without = [one.intent.id for one in free]
     sums = entries.usage(tx, ordered, released_only=True, without=without) if ordered else []
     return verdicts | _let_through(context, tx, free, loads, dict(zip(ordered, sums, strict=True)))
+
+
+def in_use(context: Context) -> list[tuple[str, Excess]]:
+    """What stands under each limit that is not of one run, with its scope: nothing is asked."""
+    found: dict[tuple[Wanted, Counted, int], Excess] = {}
+    for bound in context.registry:
+        for limit in counted(context, bound.tool):
+            if limit.scope is LimitScope.RUN:
+                continue
+            key = _wanted(context.tenant, limit, bound.name, None, limit.currency or "")
+            for of, most in bounds_of(limit):
+                named = key.currency if of == "money" else ""
+                found[key, of, most] = Excess(
+                    limit=limit, of=of, bound=most, used=0, asked=0, currency=named
+                )
+    keys = list(dict.fromkeys(key for key, _, _ in found))
+    if not keys:
+        return []
+    with context.database.statements() as tx:
+        sums = dict(zip(keys, entries.usage(tx, keys), strict=True))
+    return [
+        (key.scope, replace(one, used=getattr(sums[key], of)))
+        for (key, of, _), one in found.items()
+    ]
 
 
 def _let_through(

@@ -159,27 +159,38 @@ def over_of(tool: str, limits: Sequence[Limit], load: Load, stands: Sequence[Usa
     39
     """
     named = {limit.currency for limit in limits if limit.money is not None}
-    excesses: list[Excess] = []
+    is_unnamed = None not in named and load.currency not in named
+    excesses = []
     for limit, stood in zip(limits, stands, strict=True):
-        for of, bound, used, asked in (
-            ("count", limit.count, stood.count, load.usage.count),
-            ("rows", limit.rows, stood.rows, load.usage.rows),
-            ("money", limit.money, stood.money, load.usage.money),
-        ):
+        for of, bound in bounds_of(limit):
+            used, asked = getattr(stood, of), getattr(load.usage, of)
             currency = load.currency if of == "money" else ""
-            counts, is_unnamed = True, False
-            if of == "money":
-                counts = limit.currency in (None, currency)
-                is_unnamed = None not in named and currency not in named and asked > 0
-            if bound is None or not (is_unnamed or (counts and asked and used + asked > bound)):
-                continue
-            excesses.append(
-                Excess(limit=limit, of=of, bound=bound, used=used, asked=asked, currency=currency)
-            )
+            counts = of != "money" or limit.currency in (None, currency)
+            is_over = used + asked > bound if counts else is_unnamed
+            if asked and is_over:
+                excesses.append(
+                    Excess(
+                        limit=limit, of=of, bound=bound, used=used, asked=asked, currency=currency
+                    )
+                )
     if not excesses:
         return None
     refusing_first = sorted(excesses, key=lambda one: one.limit.over is not REFUSE)
     return Over(tool=tool, excesses=tuple(refusing_first))
+
+
+def bounds_of(limit: Limit) -> list[tuple[Counted, int]]:
+    """What the limit bounds.
+
+    >>> bounds_of(Limit(count=3, rows=10))
+    [('count', 3), ('rows', 10)]
+    """
+    bounds: tuple[tuple[Counted, int | None], ...] = (
+        ("count", limit.count),
+        ("rows", limit.rows),
+        ("money", limit.money),
+    )
+    return [(of, bound) for of, bound in bounds if bound is not None]
 
 
 def _money(limits: Sequence[Limit], tool: Tool, arguments: Mapping[str, Any]) -> tuple[int, str]:
