@@ -13,13 +13,12 @@ The restore is recorded inside a savepoint, so a refusal leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from takeback.catalog.registry import Bound
 from takeback.client import local
-from takeback.client.body import words
 from takeback.client.calling import begun, call_in
 from takeback.client.context import Context
 from takeback.client.course import Course
@@ -29,9 +28,10 @@ from takeback.client.owning import in_transaction
 from takeback.client.permission import require_granted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler
 from takeback.client.request import prepare
+from takeback.client.restorable import require_no_drift, require_restorable
 from takeback.client.restore_tool import RESTORE, restore_arguments
 from takeback.client.wish import Wish, ref_of, wish_for
-from takeback.declare import CANCEL_ONLY, Local, Remote
+from takeback.declare import Local
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.reading import Entry, read
@@ -49,7 +49,6 @@ from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Handler, Performed
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
-from takeback.model.moment import clock
 from takeback.model.ref import ENTROPY_BYTES, make_ref
 
 _UNREADABLE = (
@@ -180,7 +179,7 @@ def restore_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
         if done is not None:
             return done
         ask = Ask(wish=wish, original=original, bound=_bound(context, tx, original))
-        _require_restorable(ask)
+        require_restorable(original, ask.bound.effect)
         wish.refs.append(make_ref(RESTORE.name, context.entropy(ENTROPY_BYTES)))
         try:
             with tx.savepoint():
@@ -261,36 +260,6 @@ def _restore_of(redone: dict[str, Any]) -> dict[str, Any]:
         "does": "takes back what was done anew",
         "leaves": [],
     }
-
-
-def _require_restorable(ask: Ask) -> None:
-    """What can be seen without a lock; the state is looked at again under one."""
-    intent, effect = ask.original.intent, ask.bound.tool.effect
-    if intent.tool == RESTORE.name:
-        if intent.state is State.SUCCEEDED:
-            return
-        raise errors.NotRestorable(f"{intent.ref} has taken nothing back yet: {_stands(intent)}")
-    if is_cancellable(intent):
-        return
-    if intent.state is State.EXECUTING and isinstance(effect, Remote):
-        if effect.reversal is CANCEL_ONLY:
-            raise errors.TooLate(f"{intent.ref} has begun at this moment; ask for its status")
-        raise errors.InProgress(
-            f"{intent.ref} is being carried out at this moment; ask again when it is done"
-        )
-    if intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
-        raise errors.NotRestorable(f"there is nothing to take back: {_stands(intent)}")
-    if isinstance(effect, Remote) and effect.reversal is CANCEL_ONLY:
-        raise errors.TooLate(
-            f"{intent.ref} happened at {_settled(ask.original)} and can't be taken back"
-        )
-    if isinstance(effect, Local) and effect.retention is not None:
-        settled_at = intent.settled_at or intent.recorded_at
-        if ask.original.now > settled_at + effect.retention:
-            raise errors.RestoreExpired(
-                f"what {intent.ref} changed was kept until "
-                f"{clock(settled_at + effect.retention, ask.original.now)}"
-            )
 
 
 def _restore(context: Context, tx: Tx, ask: Ask) -> Envelope:
@@ -398,25 +367,10 @@ def _restore_local(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope
     own = _begin(context, tx, ask, effect="local")
     if handler.drift is not None and not ask.wish.force:
         drifted = local.face_in(tx, own, tool, handler.drift, original).result
-        _require_no_drift(drifted, taken.intent.ref)
+        require_no_drift(drifted, taken.intent.ref)
     done = local.face_in(tx, own, tool, handler.restore, original)
     append(tx, [_restored(taken, ask, own)])
     return _finish(context, tx, ask, own, done)
-
-
-def _require_no_drift(drifted: Any, ref: str) -> None:
-    if not drifted:
-        return
-    several = isinstance(drifted, Iterable) and not isinstance(drifted, str | Mapping)
-    differences = tuple(drifted) if several else (drifted,)
-    fields = ", ".join(
-        words(one.get("field", "")) if isinstance(one, Mapping) else words(one)
-        for one in differences
-    )
-    raise errors.RestoreConflict(
-        f"somebody else has changed it since {ref}: {fields}; a person may force the restore",
-        differences,
-    )
 
 
 def _compensate(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
@@ -461,18 +415,3 @@ def _restored(taken: Taken, ask: Ask, own: Intent) -> Change:
     halfway = foresee(taken.intent, events, taken.now)
     events += decide(halfway, commands.FinishRestore(via=own.ref), taken.now)
     return Change(taken=taken, events=events)
-
-
-def _settled(entry: Entry) -> str:
-    return clock(entry.intent.settled_at or entry.intent.recorded_at, entry.now)
-
-
-def _stands(intent: Intent) -> str:
-    return {
-        State.FAILED: "it never happened",
-        State.DENIED: "it was denied and never happened",
-        State.EXPIRED: "it expired and never happened",
-        State.IN_DOUBT: "nobody knows yet whether it happened; a person has to look",
-        State.PARKED: "nobody knows yet whether it happened; a person has to look",
-        State.RESTORING: "it is being taken back at this moment",
-    }.get(intent.state, f"it is {intent.state.value}")

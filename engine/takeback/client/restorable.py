@@ -1,0 +1,74 @@
+"""Whether there is something to take back, and whether it still is as it was left: the refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from takeback.client.body import words
+from takeback.client.restore_tool import RESTORE
+from takeback.declare import CANCEL_ONLY, Effect, Local, Remote
+from takeback.ledger.reading import Entry
+from takeback.model import errors
+from takeback.model.intent import Intent, State, is_cancellable
+from takeback.model.moment import clock
+
+
+def require_restorable(original: Entry, effect: Effect) -> None:
+    """What can be seen without a lock; the state is looked at again under one."""
+    intent = original.intent
+    if intent.tool == RESTORE.name:
+        if intent.state is State.SUCCEEDED:
+            return
+        raise errors.NotRestorable(f"{intent.ref} has taken nothing back yet: {_stands(intent)}")
+    if is_cancellable(intent):
+        return
+    if intent.state is State.EXECUTING and isinstance(effect, Remote):
+        if effect.reversal is CANCEL_ONLY:
+            raise errors.TooLate(f"{intent.ref} has begun at this moment; ask for its status")
+        raise errors.InProgress(
+            f"{intent.ref} is being carried out at this moment; ask again when it is done"
+        )
+    if intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
+        raise errors.NotRestorable(f"there is nothing to take back: {_stands(intent)}")
+    if isinstance(effect, Remote) and effect.reversal is CANCEL_ONLY:
+        raise errors.TooLate(
+            f"{intent.ref} happened at {_settled(original)} and can't be taken back"
+        )
+    if isinstance(effect, Local) and effect.retention is not None:
+        settled_at = intent.settled_at or intent.recorded_at
+        if original.now > settled_at + effect.retention:
+            raise errors.RestoreExpired(
+                f"what {intent.ref} changed was kept until "
+                f"{clock(settled_at + effect.retention, original.now)}"
+            )
+
+
+def require_no_drift(drifted: Any, ref: str) -> None:
+    if not drifted:
+        return
+    several = isinstance(drifted, Iterable) and not isinstance(drifted, str | Mapping)
+    differences = tuple(drifted) if several else (drifted,)
+    fields = ", ".join(
+        words(one.get("field", "")) if isinstance(one, Mapping) else words(one)
+        for one in differences
+    )
+    raise errors.RestoreConflict(
+        f"somebody else has changed it since {ref}: {fields}; a person may force the restore",
+        differences,
+    )
+
+
+def _settled(entry: Entry) -> str:
+    return clock(entry.intent.settled_at or entry.intent.recorded_at, entry.now)
+
+
+def _stands(intent: Intent) -> str:
+    return {
+        State.FAILED: "it never happened",
+        State.DENIED: "it was denied and never happened",
+        State.EXPIRED: "it expired and never happened",
+        State.IN_DOUBT: "nobody knows yet whether it happened; a person has to look",
+        State.PARKED: "nobody knows yet whether it happened; a person has to look",
+        State.RESTORING: "it is being taken back at this moment",
+    }.get(intent.state, f"it is {intent.state.value}")
