@@ -18,6 +18,8 @@ LETTER = {"to": "dana@example.com", "subject": "hello"}
 REFUND = {"charge": "c1", "amount": 100, "currency": "EUR"}
 LOST = {"book": "b1", "state": "lost"}
 
+NO_TIME = timedelta(0)
+
 
 def run(desk, call, **said):
     """The call that an envelope hands back, run verbatim."""
@@ -348,6 +350,7 @@ def test_what_was_denied_or_has_expired_has_nothing_to_take_back(desk):
         refund = desk.app.call(
             None, "refund", REFUND | {"amount": 60_000, "charge": type(command).__name__}
         )
+        desk.shift(timedelta(days=2) if isinstance(command, commands.ExpireApproval) else NO_TIME)
         desk.command(refund.ref, command)
         told = desk.app.restore(None, refund.ref)
         assert told.code == "not_restorable"
