@@ -267,7 +267,7 @@ def _ends(url: str, subjects: list[Subject], chosen: list[Case]) -> list[tuple[A
 
 def _without_descriptions(subject: Subject) -> Subject:
     rows = [
-        dataclasses.replace(tool, description="-", arguments=_bare(tool.arguments), wording=None)
+        dataclasses.replace(tool, description="-", arguments=_bare(tool.arguments))
         for tool in subject.catalog
     ]
     return dataclasses.replace(subject, catalog=Catalog(*rows))
