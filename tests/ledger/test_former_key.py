@@ -273,7 +273,7 @@ def test_two_who_have_the_recipes_the_other_way_round_do_not_refuse_each_other(
 def test_a_committed_twin_is_told_at_once_although_others_hold_its_gates(
     connect: Connect, scribe: Scribe
 ):
-    """A repeat leaves the gates held for its transaction; the next repeat does not wait for that."""
+    """A repeat leaves the gates held for its transaction; the next does not wait for that."""
     tx, one, two = connect(), connect(), connect()
     old, new = scribe.two_recipes()
     minted = recorded(tx, old)

@@ -113,7 +113,6 @@ CHANGES: list[tuple[str, events.Event, dict[str, Any]]] = [
         CANCELLED,
         {
             "state": State.CANCELLED,
-            "expires_at": None,
             "taken_back_by": "dana",
             "restored_via": VIA,
             "settled_at": NOW,

@@ -281,7 +281,8 @@ class Lifecycle(RuleBasedStateMachine):
             claimable = self.intent.state in (State.HELD, State.DUE)
             assert not claimable or self.intent.due_at is not None
             waits = self.intent.state is State.AWAITING_APPROVAL
-            assert waits or self.intent.expires_at is None
+            cancelled = State.CANCELLED in (self.intent.state, self.intent.last_word)
+            assert waits or cancelled or self.intent.expires_at is None
             assert not (waits and (self.intent.due_at or self.intent.approved_by))
             assert (self.intent.last_word is not None) == (self.intent.state is State.PURGED)
 

@@ -354,12 +354,12 @@ def _taken_back(
 ) -> Intent:
     match event:
         case events.Cancelled(by=by, via=via):
+            # expires_at stays: the release before cancels too, and doesn't know the column.
             return _next(
                 intent,
                 fact,
                 state=State.CANCELLED,
                 due_at=None,
-                expires_at=None,
                 lease_until=None,
                 taken_back_by=by,
                 restored_via=via,
