@@ -21,6 +21,7 @@ from rich.table import Table
 from takeback.app import Takeback
 from takeback.bench.place import own_database, progress_bar
 from takeback.settings import Settings
+from takeback.testing.recovery.ablation import ABLATIONS
 from takeback.testing.recovery.clinic import clinic
 from takeback.testing.recovery.corpus import Case, cases, sample
 from takeback.testing.recovery.harbour import harbour
@@ -93,6 +94,7 @@ def tried(
     subjects: Sequence[Subject],
     chosen: Sequence[Case],
     *,
+    ablations: Sequence[str] = tuple(ABLATIONS),
     tick: Callable[[], object] = lambda: None,
 ) -> list[Result]:
     """The results of the cases on a database that is migrated first."""
@@ -100,7 +102,7 @@ def tried(
     for subject in subjects:
         own = [case for case in chosen if case.subject == subject.name]
         with opened(url, subject) as app, psycopg.connect(url) as connection:
-            results += try_all(Trial(app, connection), own, tick=tick)
+            results += try_all(Trial(app, connection), own, ablations=ablations, tick=tick)
     return results
 
 

@@ -61,6 +61,13 @@ def explain(
 
     ``meant`` are the paths of misspelt names with the right ones, under which ``arguments`` has
     them already, so that what is wrong with their values is told too.
+
+    >>> from pydantic import create_model
+    >>> from takeback.declare import Read
+    >>> row = Tool("look", create_model("Look", query=(str, ...)), effect=Read(), description="")
+    >>> fault = Fault(path=("query",), code="missing", message="is required")
+    >>> [(each.field, each.repair.value) for each in explain(row, {}, [fault], None)]
+    [('query', 'ask_user')]
     """
     meant = meant or {}
     model = tool.arguments

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
@@ -137,95 +138,105 @@ CATALOG = Catalog(
 )
 
 
+_HOME = {"street": "Calle Mayor 27", "city": "Zaragoza", "country": "ES"}
+
+_WANTED: Sequence[tuple[str, Mapping[str, Any]]] = (
+    (
+        "book_appointment",
+        {
+            "patient_id": "P-0042",
+            "speciality": "general_practice",
+            "starts_at": "2026-12-01T09:30:00Z",
+            "urgency": 2,
+            "reminders": [
+                {"channel": "sms", "hours_before": 24},
+                {"channel": "phone_call", "hours_before": 2, "to": "dana@example.com"},
+            ],
+        },
+    ),
+    (
+        "prescribe_medicine",
+        {
+            "patient_id": "P-0007",
+            "medicine": "ibuprofen",
+            "form": "tablet",
+            "doses": [
+                {"time": "morning", "milligrams": 400},
+                {"time": "bed_time", "milligrams": 200},
+            ],
+            "note": "with food",
+        },
+    ),
+    (
+        "register_patient",
+        {
+            "name": "Dana Ruiz",
+            "email": "dana@example.com",
+            "nationality": "NZ",
+            "address": _HOME,
+        },
+    ),
+    (
+        "bill_patient",
+        {
+            "patient_id": "P-0042",
+            "amount": 8450,
+            "currency": "CHF",
+            "method": "bank_transfer",
+        },
+    ),
+    ("move_patient", {"patient_id": "P-0007", "ward": "intensive_care"}),
+    ("find_patients", {"query": "Ruiz", "status": "admitted"}),
+)
+
+_NEAR = {
+    "general_practice": ("family doctor", "primary_care"),
+    "sms": ("text", "text message"),
+    "phone_call": ("telephone", "ring"),
+    "ibuprofen": ("Advil", "painkiller"),
+    "tablet": ("pill", "capsule"),
+    "morning": ("breakfast", "am"),
+    "bed_time": ("night", "before sleep"),
+    "bank_transfer": ("wire", "sepa"),
+    "intensive_care": ("ICU", "critical"),
+    "admitted": ("inpatient", "current"),
+    "NZ": ("Aotearoa", "kiwi"),
+    "ES": ("Iberia", "Spanish"),
+    "CHF": ("francs", "Swiss francs"),
+}
+
+_FOREIGN = {
+    "general_practice": ("Allgemeinmedizin", "médecine générale"),
+    "sms": ("Kurznachricht",),
+    "tablet": ("Tablette", "comprimé"),
+    "morning": ("morgens", "утром"),
+    "bed_time": ("vor dem Schlafen",),
+    "bank_transfer": ("Überweisung", "振込"),
+    "intensive_care": ("Intensivstation", "soins intensifs"),
+    "admitted": ("stationär",),
+    "NZ": ("Neuseeland", "Nouvelle-Zélande"),
+    "ES": ("Spanien", "España"),
+    "CHF": ("Franken",),
+}
+
+_MISNAMED = {
+    "book_appointment": ("schedule_appointment", "book_visit"),
+    "prescribe_medicine": ("write_prescription", "prescribe_drug"),
+    "register_patient": ("create_patient", "sign_up_patient"),
+    "bill_patient": ("charge_patient", "send_invoice"),
+    "move_patient": ("transfer_patient", "change_ward"),
+    "find_patients": ("search_patients", "patient_search"),
+}
+
+
 def clinic() -> Subject:
     """The clinic, and what is wanted of it."""
-    home = {"street": "Calle Mayor 27", "city": "Zaragoza", "country": "ES"}
     return Subject(
         name="clinic",
         catalog=CATALOG,
         handlers=handlers_for(CATALOG),
-        wanted=(
-            (
-                "book_appointment",
-                {
-                    "patient_id": "P-0042",
-                    "speciality": "general_practice",
-                    "starts_at": "2026-12-01T09:30:00Z",
-                    "urgency": 2,
-                    "reminders": [
-                        {"channel": "sms", "hours_before": 24},
-                        {"channel": "phone_call", "hours_before": 2, "to": "dana@example.com"},
-                    ],
-                },
-            ),
-            (
-                "prescribe_medicine",
-                {
-                    "patient_id": "P-0007",
-                    "medicine": "ibuprofen",
-                    "form": "tablet",
-                    "doses": [
-                        {"time": "morning", "milligrams": 400},
-                        {"time": "bed_time", "milligrams": 200},
-                    ],
-                    "note": "with food",
-                },
-            ),
-            (
-                "register_patient",
-                {
-                    "name": "Dana Ruiz",
-                    "email": "dana@example.com",
-                    "nationality": "NZ",
-                    "address": home,
-                },
-            ),
-            (
-                "bill_patient",
-                {
-                    "patient_id": "P-0042",
-                    "amount": 8450,
-                    "currency": "CHF",
-                    "method": "bank_transfer",
-                },
-            ),
-            ("move_patient", {"patient_id": "P-0007", "ward": "intensive_care"}),
-            ("find_patients", {"query": "Ruiz", "status": "admitted"}),
-        ),
-        near={
-            "general_practice": ("family doctor", "primary_care"),
-            "sms": ("text", "text message"),
-            "phone_call": ("telephone", "ring"),
-            "ibuprofen": ("Advil", "painkiller"),
-            "tablet": ("pill", "capsule"),
-            "morning": ("breakfast", "am"),
-            "bed_time": ("night", "before sleep"),
-            "bank_transfer": ("wire", "sepa"),
-            "intensive_care": ("ICU", "critical"),
-            "admitted": ("inpatient", "current"),
-            "NZ": ("Aotearoa", "kiwi"),
-            "ES": ("Iberia", "Spanish"),
-            "CHF": ("francs", "Swiss francs"),
-        },
-        foreign={
-            "general_practice": ("Allgemeinmedizin", "médecine générale"),
-            "sms": ("Kurznachricht",),
-            "tablet": ("Tablette", "comprimé"),
-            "morning": ("morgens", "утром"),
-            "bed_time": ("vor dem Schlafen",),
-            "bank_transfer": ("Überweisung", "振込"),
-            "intensive_care": ("Intensivstation", "soins intensifs"),
-            "admitted": ("stationär",),
-            "NZ": ("Neuseeland", "Nouvelle-Zélande"),
-            "ES": ("Spanien", "España"),
-            "CHF": ("Franken",),
-        },
-        misnamed={
-            "book_appointment": ("schedule_appointment", "book_visit"),
-            "prescribe_medicine": ("write_prescription", "prescribe_drug"),
-            "register_patient": ("create_patient", "sign_up_patient"),
-            "bill_patient": ("charge_patient", "send_invoice"),
-            "move_patient": ("transfer_patient", "change_ward"),
-            "find_patients": ("search_patients", "patient_search"),
-        },
+        wanted=_WANTED,
+        near=_NEAR,
+        foreign=_FOREIGN,
+        misnamed=_MISNAMED,
     )

@@ -167,11 +167,15 @@ class Trial:
 
 
 def try_all(
-    trial: Trial, cases: Sequence[Case], *, tick: Callable[[], object] = lambda: None
+    trial: Trial,
+    cases: Sequence[Case],
+    *,
+    ablations: Sequence[str] = tuple(ABLATIONS),
+    tick: Callable[[], object] = lambda: None,
 ) -> Iterator[Result]:
     """The results of every case, each form and each kind of answers."""
     for case in cases:
-        yield from trial.run(case)
+        yield from trial.run(case, ablations=ablations)
         tick()
 
 
