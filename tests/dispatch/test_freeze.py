@@ -1,5 +1,6 @@
 """Frozen, nothing begins and everything can be taken back; thawed, it goes on without a burst."""
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -7,11 +8,13 @@ import psycopg
 import pytest
 
 from takeback.client.batching import Call
-from takeback.declare import BLIND, Remote, seconds
+from takeback.declare import BLIND, Approval, Local, Remote, seconds
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.limits import Limits
+from takeback.model import command as commands
 from takeback.model.errors import InvalidArguments, PersonRequired, UnknownTool
-from tests.dispatch.office import Office, row
+from tests.dispatch.office import Office, make_cases, row
+from tests.dispatch.step import step
 
 WHY: dict[str, Any] = {"reason": "the agent repeats itself", "principal": "dana"}
 
@@ -271,3 +274,40 @@ def test_a_rate_that_is_none_is_refused(office, rate):
     with pytest.raises(InvalidArguments):
         office.thaw(tool="ship", reason="mended", principal="dana", rate=rate)
     assert len(office.freezes()) == 1
+
+
+class Interrupted(BaseException):
+    """Somebody pressed Ctrl-C."""
+
+
+def test_a_thaw_that_is_interrupted_leaves_all_frozen_and_is_done_again(office, world, clock):
+    letters(office, 600)
+    office.freeze(tool="send_letter", **WHY)
+    clock.advance(60)
+
+    def interrupt(done: int, total: int) -> None:
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        office.thaw(tool="send_letter", reason="mended", principal="dana", progress=interrupt)
+    clock.advance(3600)
+    assert drain(office, clock) == 0 and len(office.freezes()) == 1
+
+    thawed = office.thaw(tool="send_letter", reason="mended", principal="dana", rate=1000)
+    assert (thawed.postponed, len(thawed.thawed)) == (600, 1)
+    assert dispatcher(office).run_once(100).count == 0
+
+
+def test_an_approved_local_call_is_not_performed_while_it_is_frozen(database_url, world, clock):
+    filed = dataclasses.replace(row("file_case", Local()), approval=Approval())
+    office = Office(database_url, world, rows=[filed], pause=clock.advance)
+    make_cases(database_url)
+    ref = office.call(None, "file_case", {"to": "dana"}).ref
+    office.freeze(tool="file_case", **WHY)
+    step(office, ref, commands.Approve(by="dana"))
+
+    assert drain(office, clock) == 0 and office.state(ref) == "due"
+    office.thaw(tool="file_case", reason="mended", principal="dana")
+    clock.advance(2)
+    assert drain(office, clock) == 1 and office.state(ref) == "succeeded"
+    office.close()
