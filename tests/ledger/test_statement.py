@@ -40,7 +40,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
     "barrier_holders": {},
     "bound_waiting": {"lock_ms": 1000, "statement_ms": 5000},
-    "checks_later": {},
+    "checked_later": {},
     "begun": {"tenant": TENANT, "tool": "a", "run": None, "limit": 1000},
     "bound": {"milliseconds": "30000"},
     "count_intents": {},
@@ -138,6 +138,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "schema": 2,
     },
     "read_fault": {"tenant": TENANT, "trace_id": "5d2d3aa4dd82c1b8"},
+    "read_twin": {"tenant": TENANT, "key": "k1:a", "former_keys": ["k1:b"]},
     "refs_like": {"tenant": TENANT, "low": "a-", "high": "a-~", "limit": 10},
     "revision": {},
     "server": {},
@@ -201,7 +202,7 @@ ELSEWHERE = frozenset(
     {
         *("act", "barrier_holders", "bound", "last_position", "revision", "server"),
         *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes"),
-        *("bound_waiting", "checks_later"),
+        *("bound_waiting", "checked_later"),
     }
 )
 WHOLE = frozenset({"count_intents"})
@@ -350,6 +351,33 @@ def test_recording_finds_twins_through_the_key_and_reads_no_table_whole(
         "intents_pkey": 10,
         "intents_ref_is_unique": 10,
     }
+
+
+@pytest.mark.parametrize("url", ["young_url", "grown_url"])
+def test_recording_with_former_keys_reads_no_table_whole(request: pytest.FixtureRequest, url: str):
+    scribe = Scribe(random.Random(f"former {url}"))
+    with psycopg.connect(request.getfixturevalue(url)) as tx:
+        tx.execute(
+            """
+            INSERT INTO takeback.former_keys
+            SELECT 'default', 'k1:' || n, 0, gen_random_uuid() FROM generate_series(1, 3000) AS n
+            """
+        )
+        before = scans(tx)
+        for _ in range(10):
+            former, today = scribe.two_recipes()
+            recorded(tx, today)
+            assert record(tx, former).answer == "found"
+            former, today = scribe.two_recipes()
+            recorded(tx, former)
+            assert record(tx, today).answer == "former"
+        assert record_many(tx, [scribe.two_recipes()[0], scribe.entry()])
+        after = scans(tx)
+        tx.rollback()
+    looked = {name: after[name] - before[name] for name in after}
+    whole = ("intents", "events", "bodies", "former_keys")
+    assert {name: looked[name] for name in whole} == dict.fromkeys(whole, 0)
+    assert looked["former_keys_pkey"] >= 40
 
 
 def scans(tx: psycopg.Connection[Any]) -> dict[str, int]:

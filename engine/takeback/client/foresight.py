@@ -49,7 +49,8 @@ def look_ahead(context: Context, tx: Tx, request: Request) -> Request:
         )
     seen = None
     is_remote = isinstance(tool.effect, Remote)
-    if request.asked is not None or (is_remote and (request.expect or _counts_rows(request))):
+    is_expected = request.expect is not None
+    if request.asked is not None or (is_remote and (is_expected or _counts_rows(request))):
         seen = _foreseen(context, tx, request)
         _require_expected(context, tx, request, seen)
     person = request.asked or _by_rows(request, seen)

@@ -34,7 +34,7 @@ from takeback.client.previewing import (
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler, refuse_tool
 from takeback.client.request import Request, prepare
 from takeback.declare import READ_ONLY, SILENT, Local, Read, Text, Tool
-from takeback.ledger.previewing import Kept, keep_preview, rehearsal
+from takeback.ledger.previewing import Kept, checked_later, keep_preview, rehearsal
 from takeback.ledger.reading import read_by_ref
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
@@ -211,13 +211,15 @@ def _rehearse(context: Context, tx: Tx, request: Request) -> Rehearsed:
         asked_instead = replace(handler, perform=handler.preview)
         request = replace(request, bound=replace(bound, handler=asked_instead))
     with patiently(), rehearsal(tx) as inner:
-        would = call_in(context, inner, request)
+        before = checked_later(inner)
+        # Whoever waits for a row of a savepoint that was released waits for the whole transaction.
+        would = call_in(context, inner, request, savepoint=False)
         if would.error is not None or would.replayed or would.ref is None:
             return Rehearsed(would=would, seen=None)
         entry = read_by_ref(inner, context.tenant, would.ref)
         seen = _seen(bound, entry.bodies) if entry is not None else None
         if seen is not None and is_local:
-            seen = with_local_gaps(inner, seen)
+            seen = with_local_gaps(inner, seen, before)
         return Rehearsed(would=would, seen=seen)
 
 

@@ -27,7 +27,7 @@ from takeback.declare.argument import INTEGER_MAX
 from takeback.ledger.acting import Actor, act_as
 from takeback.ledger.previewing import (
     Kept,
-    has_checks_later,
+    checked_later,
     read_preview,
     rehearsal,
     tokens_between,
@@ -104,11 +104,12 @@ def foresee(
     if not isinstance(bound.effect, Local):
         return foresee_remote(bound, arguments)
     with patiently(), rehearsal(tx) as inner:
+        before = checked_later(inner)
         nobody = UUID(bytes=context.entropy(16), version=4)
         act_as(inner, Actor(context.tenant, str(nobody)))
         face = bound.handler.preview or bound.handler.perform
         done = local.run_face(inner, bound.name, face, arguments.model)
-        return with_local_gaps(inner, foreseen_of(done, bound))
+        return with_local_gaps(inner, foreseen_of(done, bound), before)
 
 
 @contextmanager
@@ -123,9 +124,13 @@ def patiently() -> Iterator[None]:
         raise errors.InProgress(IN_VAIN[waited]) from problem
 
 
-def with_local_gaps(inner: Tx, seen: Foreseen) -> Foreseen:
-    """With what no rehearsal shows, looked up in the one that is about to be undone."""
-    later = (LATER_CHECKS,) if has_checks_later(inner) else ()
+def with_local_gaps(inner: Tx, seen: Foreseen, before: int | None) -> Foreseen:
+    """With what no rehearsal shows, looked up in the one that is about to be undone.
+
+    ``before`` is what ``checked_later`` said at its beginning.
+    """
+    after = checked_later(inner)
+    later = (LATER_CHECKS,) if after is None or after != before else ()
     return replace(seen, not_covered=(*seen.not_covered, *later, OUTSIDE))
 
 

@@ -65,7 +65,8 @@ class Request:
         """Whether more has to be known than the call says, before it is recorded."""
         approval = self.bound.tool.approval
         counts_rows = approval is not None and approval.rows_over is not None
-        return bool(self.expect or self.asked or counts_rows or self.is_limited)
+        expects = self.expect is not None
+        return bool(expects or self.asked or counts_rows or self.is_limited)
 
 
 def to_be_decided(request: Request, person: Asked, affected: tuple[bytes, str] | None) -> Request:

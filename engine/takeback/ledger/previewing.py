@@ -44,19 +44,20 @@ FROM (VALUES ('lock_timeout', CAST(:lock_ms AS int)),
 """),
 )
 
-CHECKS_LATER = Statement(
-    name="checks_later",
-    sentence="Says whether a changed table has a constraint or trigger that may wait for the end.",
+# What the session has counted and not yet reported may be of its last transaction.
+CHECKED_LATER = Statement(
+    name="checked_later",
+    sentence="Counts the changes to tables with a constraint or trigger that may wait for the end.",
     index=None,
     lock="none",
     text=text("""
-SELECT NOT CAST(current_setting('track_counts') AS boolean) OR EXISTS (
-    SELECT 1 FROM pg_catalog.pg_trigger AS t
-    JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
-    WHERE t.tgdeferrable AND c.relnamespace <> CAST('takeback' AS regnamespace)
-      AND pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid)
-        + pg_catalog.pg_stat_get_xact_tuples_updated(c.oid)
-        + pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0)
+SELECT CASE WHEN CAST(current_setting('track_counts') AS boolean) THEN CAST(coalesce(sum(
+    pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid)
+    + pg_catalog.pg_stat_get_xact_tuples_updated(c.oid)
+    + pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid)), 0) AS bigint) END
+FROM pg_catalog.pg_class AS c
+WHERE c.relnamespace <> CAST('takeback' AS regnamespace)
+  AND c.oid IN (SELECT t.tgrelid FROM pg_catalog.pg_trigger AS t WHERE t.tgdeferrable)
 """),
 )
 
@@ -164,9 +165,13 @@ def _beside(session: Session, connection: Connection) -> Session:
     )
 
 
-def has_checks_later(tx: Tx) -> bool:
-    """Whether what the transaction has changed so far may still be refused at its commit."""
-    return bool(tx.row(CHECKS_LATER, {})[0])
+def checked_later(tx: Tx) -> int | None:
+    """How much was changed that the commit may still refuse; None where nobody counts.
+
+    Compared with what it was before: alone it says nothing.
+    """
+    count: int | None = tx.row(CHECKED_LATER, {})[0]
+    return count
 
 
 def keep_preview(tx: Tx, tenant: str, token: str, kept: Kept, *, affected_count: int) -> bool:
