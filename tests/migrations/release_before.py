@@ -150,7 +150,8 @@ def _columns(entry: Entry) -> dict[str, Any]:
 def _laid_out(row: Any, following: list[Event]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     before = intent_in(row)
     now, places = instant(row[WIDTH]), row[WIDTH + 1]
-    link, stored = before.head_hash, []
+    link = before.head_hash
+    stored: list[dict[str, Any]] = []
     for place, event in zip(places, following, strict=False):
         link = chain_hash(
             previous=link,

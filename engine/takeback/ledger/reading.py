@@ -76,7 +76,8 @@ WHERE i.tenant = CAST(:tenant AS text) AND i.id = coalesce(
      WHERE k.tenant = CAST(:tenant AS text) AND k.key = CAST(:key AS text)
      ORDER BY k.generation DESC LIMIT 1),
     (SELECT f.intent_id FROM takeback.former_keys AS f
-     WHERE f.tenant = CAST(:tenant AS text) AND f.key = CAST(:key AS text)),
+     WHERE f.tenant = CAST(:tenant AS text) AND f.key = CAST(:key AS text)
+     ORDER BY f.generation DESC LIMIT 1),
     (SELECT k.id FROM unnest(CAST(:former_keys AS text[])) WITH ORDINALITY AS f (key, place)
      JOIN takeback.intents AS k ON k.tenant = CAST(:tenant AS text) AND k.key = f.key
      ORDER BY f.place, k.generation DESC LIMIT 1))

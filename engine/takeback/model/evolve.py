@@ -55,8 +55,9 @@ def _require_step(before: Intent | None, after: Intent, event: events.Event) -> 
         possible = state in (State.HELD, State.DUE)
     elif isinstance(event, _KEEPS_STATE):
         possible = True
-    elif isinstance(event, events.Failed) and (event.source == "policy") != (state is State.CLAIMED):
-        possible = False
+    elif isinstance(event, events.Failed) and state is not None:
+        only_policy = state is State.CLAIMED
+        possible = State.FAILED in MAY_BECOME[state] and only_policy == (event.source == "policy")
     else:
         possible = after.state in MAY_BECOME[state]
     if not possible:

@@ -118,8 +118,8 @@ class Intent:
     the world, whatever the state. ``begin_before`` is when the provider forgets the key that makes
     a repeat safe. ``contradicted`` means that a late answer denies what was decided, and that no
     person has decided since. ``expires_at`` is when a request for approval lapses, None where no
-    person is asked or the request stands for ever; ``approved_by`` is who said yes, to what was asked
-    last.
+    person is asked or the request stands for ever; ``approved_by`` is who said yes to what was
+    asked last.
     """
 
     tenant: str

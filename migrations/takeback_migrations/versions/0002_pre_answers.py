@@ -27,10 +27,10 @@ CREATE INDEX intents_approval ON takeback.intents (expires_at)
 # A retry may arrive through a process whose catalog is older than the one that recorded: it knows
 # only the former key, and finds the intent by it here.
 #
-# Both of what is claimed and what is recorded stands under the gate of its key, so under READ
-# COMMITTED whoever holds the gate sees it. A snapshot hides what has committed since: there a row is
-# put in the way of a hidden one, which the database refuses as a serialization failure, and is taken
-# back. Reading instead would make every two recordings under SERIALIZABLE refuse each other.
+# What is claimed and what is recorded both stand under the gate of their key, so under READ
+# COMMITTED whoever holds the gate sees it. A snapshot hides what has committed since: there a row
+# is put in the way of a hidden one, which the database refuses as a serialization failure, and is
+# taken back. Reading instead would make two recordings under SERIALIZABLE refuse each other.
 FORMER_KEYS = """
 CREATE TABLE takeback.former_keys (
     tenant text COLLATE "C" NOT NULL,
@@ -183,9 +183,9 @@ COMMENT ON TABLE takeback.faults IS
 CREATE INDEX faults_age ON takeback.faults (at);
 """
 
-# See RECORD of the revision before. former_keys are those of the row's earlier recipes: tried like the
-# key itself, all or none, in one order, so that no two callers refuse each other; and claimed with
-# it. A twin that is committed is told even where somebody else holds a gate.
+# See RECORD of the revision before. former_keys are those of the row's earlier recipes: tried like
+# the key itself, all or none, in one order, so that no two callers refuse each other; and claimed
+# with it. A twin that is committed is told even where somebody else holds a gate.
 RECORD = """
 CREATE FUNCTION takeback.record(
     tenant text, key text, generation integer, key_lock bigint, ref text, tool text,
