@@ -27,7 +27,11 @@ class _Values(BaseModel):
     database_url: str | None = None
     app: str | None = Field(default=None, pattern=r"^[\w.]+:[\w.]+$")
     broker_url: str | None = Field(default=None, pattern=r"^(rediss?|amqps?)://")
-    tenant: str = Field(default="default", min_length=1, max_length=100, pattern=r"^\S+$")
+    tenant: str = Field(
+        default="default", min_length=1, max_length=100, pattern=r"^[^\s\x00-\x1f\x7f]+$"
+    )
+        default="default", min_length=1, max_length=100, pattern=r"^[^\s\x00-\x1f\x7f]+$"
+    )
     log: Literal["console", "json"] = "console"
     key_secret: str | None = Field(default=None, min_length=16)
     lease_seconds: float = Field(default=30.0, gt=0)
@@ -46,7 +50,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an app is set to. ``sources`` says where each value came from.
+    """What an app is set to. ``sources`` says where each value came from. Raises InvalidSettings.
 
     ``database_url`` None means the embedded Postgres in ``data_directory`` (None: the user's own
     data directory). ``lease_seconds`` is how long a worker owns what it has claimed.
@@ -61,6 +65,14 @@ class Settings:
     lease_seconds: float = 30.0
     data_directory: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Values are held to the same bounds wherever they come from."""
+        try:
+            _Values(**{name: getattr(self, name) for name in NAMES})
+        except ValidationError as problem:
+            sources = {name: self.sources.get(name, f"Settings({name}=...)") for name in NAMES}
+            raise InvalidSettings("; ".join(_complaints(problem, sources).values())) from None
 
 
 NAMES = tuple(_Values.model_fields)

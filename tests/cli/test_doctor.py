@@ -149,6 +149,15 @@ def test_a_database_without_a_ledger_is_wrong_and_migrating_is_the_next_step(
     assert "takeback migrate" in said.document["problems"][0]
 
 
+def test_the_faults_of_a_day_are_counted_and_are_a_note(kiosk: Terminal):
+    assert kiosk("doctor", "--json").document["faults_last_day"] == 0
+    kiosk(*call("jam", words="now"))
+    said = kiosk("doctor", "--json")
+    assert said.exit == 0
+    assert said.document["faults_last_day"] == 1
+    assert any("faults in the last day" in note for note in said.document["notes"])
+
+
 def test_the_queue_is_counted_by_state_with_its_oldest(kiosk: Terminal):
     for to in ("dana", "olu"):
         kiosk.ref(*call("post", to=to))

@@ -113,6 +113,26 @@ def test_show_in_full_adds_arguments_and_result(kiosk: Terminal):
     assert '"wall": "north"' not in kiosk("show", ref).out
 
 
+def test_an_operator_sees_what_broke_under_a_trace_id(kiosk: Terminal):
+    """S2.18: the model has the trace id, the operator the traceback."""
+    told = kiosk(*call("jam", words="now"), "--json")
+    assert (told.exit, told.document["error"]["code"]) == (1, "internal_error")
+    trace_id = told.document["trace_id"]
+    assert "jammed" not in told.out
+    fault = kiosk("show", trace_id, "--json").document
+    assert (fault["trace_id"], fault["tool"]) == (trace_id, "jam")
+    assert (fault["kind"], fault["effect"]) == ("builtins.ZeroDivisionError", "none")
+    assert "the drawer is jammed" in fault["details"]
+    said = kiosk("show", trace_id)
+    assert said.exit == 0
+    assert "builtins.ZeroDivisionError" in said.out
+    assert said.out.rstrip().endswith("ZeroDivisionError: the drawer is jammed")
+
+
+def test_a_trace_id_under_which_nothing_is_kept_ends_with_three(kiosk: Terminal):
+    assert kiosk("show", "0123456789abcdef").exit == 3
+
+
 def test_people_see_the_timeline_of_one_intent(kiosk: Terminal):
     ref = kiosk.ref(*call("post", to="dana"))
     kiosk("restore", ref)

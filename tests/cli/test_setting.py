@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from takeback import InvalidSettings, Settings
 from takeback.process import stoppable
 from takeback.settings import masked, review
 
@@ -57,6 +58,25 @@ def test_a_wrong_value_is_reviewed_beside_those_that_are_right(tmp_path: Path):
     assert (reviewed["log"].value, reviewed["log"].source) == ("json", "pyproject.toml")
     assert reviewed["lease_seconds"].source == "TAKEBACK_LEASE_SECONDS"
     assert reviewed["key_secret"].source == "default"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"tenant": ""},
+        {"tenant": "two words"},
+        {"tenant": "a\0b"},
+        {"tenant": "x" * 101},
+        {"tenant": 7},
+        {"key_secret": "short"},
+        {"lease_seconds": 0},
+        {"log": "loud"},
+    ],
+)
+def test_settings_that_are_made_by_hand_are_held_to_the_same_bounds(said: dict[str, object]):
+    (name,) = said
+    with pytest.raises(InvalidSettings, match=rf"Settings\({name}=...\) is .*; expected "):
+        Settings(**said)  # type: ignore[arg-type]
 
 
 def test_a_wrong_secret_is_not_shown_in_what_is_said_of_it(tmp_path: Path):
