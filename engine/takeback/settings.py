@@ -30,8 +30,6 @@ class _Values(BaseModel):
     tenant: str = Field(
         default="default", min_length=1, max_length=100, pattern=r"^[^\s\x00-\x1f\x7f]+$"
     )
-        default="default", min_length=1, max_length=100, pattern=r"^[^\s\x00-\x1f\x7f]+$"
-    )
     log: Literal["console", "json"] = "console"
     key_secret: str | None = Field(default=None, min_length=16)
     lease_seconds: float = Field(default=30.0, gt=0)
