@@ -1,8 +1,16 @@
 """The shop's tools previewed: what would be affected is named, and a call can be held to it."""
 
+from typing import Any
+
 from sqlalchemy.orm import Session
 
+from takeback import Envelope
 from tests.shop.counter import AGENT, PERSON, Counter
+
+
+def error_of(answer: Envelope) -> dict[str, Any]:
+    assert answer.error is not None
+    return dict(answer.error)
 
 
 def add_order(shop: Counter, id_: str, customer: str = "C-1") -> None:
@@ -48,7 +56,7 @@ def test_an_order_that_was_added_since_makes_the_preview_stale(shop: Counter):
     before = shop.digest()
     told = shop.app.call(None, "delete_customer", {"customer_id": "C-1"}, expect=seen["expect"])
     assert told.code == "preview_stale"
-    (difference,) = told.error["violations"]
+    (difference,) = error_of(told)["violations"]
     named = {name: difference[name] for name in ("field", "change", "kind", "id", "label")}
     assert named == {
         "field": "affected",
@@ -57,7 +65,7 @@ def test_an_order_that_was_added_since_makes_the_preview_stale(shop: Counter):
         "id": "O-77",
         "label": "O-77",
     }
-    assert "order O-77" in told.error["message"]
+    assert "order O-77" in error_of(told)["message"]
     assert (shop.digest(), shop.intents) == (before, 0)
     again = shop.app.preview(None, "delete_customer", {"customer_id": "C-1"})
     done = shop.app.call(None, "delete_customer", {"customer_id": "C-1"}, expect=again["expect"])
@@ -72,7 +80,7 @@ def test_an_address_that_is_gone_makes_the_preview_stale(shop: Counter):
     )[0]
     shop.person(f"DELETE FROM shop.addresses WHERE id = {gone}")
     told = shop.app.call(None, "delete_customer", {"customer_id": "C-1"}, expect=seen["expect"])
-    (difference,) = told.error["violations"]
+    (difference,) = error_of(told)["violations"]
     assert (difference["change"], difference["kind"], difference["id"], difference["label"]) == (
         "gone",
         "address",
@@ -85,7 +93,7 @@ def test_a_preview_of_one_customer_is_no_word_on_another(shop: Counter):
     seen = shop.app.preview(None, "delete_customer", {"customer_id": "C-2"})
     told = shop.app.call(None, "delete_customer", {"customer_id": "C-1"}, expect=seen["expect"])
     assert told.code == "preview_stale"
-    (difference,) = told.error["violations"]
+    (difference,) = error_of(told)["violations"]
     assert (difference["field"], difference["previewed"], difference["now"]) == (
         "customer_id",
         "C-2",
@@ -107,8 +115,8 @@ def test_a_ticket_that_is_not_there_is_refused_as_the_call_would_be(shop: Counte
     arguments = {"ticket_id": "T-99", "status": "closed"}
     seen = shop.app.preview(None, "update_ticket", arguments)
     told = shop.app.call(None, "update_ticket", arguments)
-    assert {**seen.error} == {**told.error}
-    assert seen.error["violations"][0]["field"] == "ticket_id"
+    assert error_of(seen) == error_of(told)
+    assert error_of(seen)["violations"][0]["field"] == "ticket_id"
 
 
 def test_a_mail_is_previewed_by_what_its_row_says(shop: Counter):
@@ -147,6 +155,7 @@ def test_the_wrong_customer_is_seen_before_and_brought_back_after(shop: Counter)
     assert held.code == "preview_stale" and shop.digest() == before
     done = shop.app.call(None, "delete_customer", {"customer_id": "C-2"}, expect=wrong["expect"])
     assert shop.digest() != before
+    assert done.restore is not None
     back = shop.app.call(None, done.restore["tool"], done.restore["arguments"])
     assert back.status == "done"
     assert shop.digest() == before

@@ -15,18 +15,18 @@ from typing import Any
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.errors import PydanticUserError
 
+from takeback.catalog.consent_rule import name_problems
 from takeback.catalog.effect_rule import Problem, effect_problems
 from takeback.catalog.limit_rule import limit_problems
 from takeback.declare import Approval, Key, Read, Tool
 from takeback.declare.tool import OnDifference, ScopeKind
 from takeback.model.canonical import canonical_arguments, canonical_value
 from takeback.model.handler import Handler
-from takeback.model.shape import Shape, called, single
+from takeback.model.shape import Shape, single
 
 RESERVED_TOOLS = frozenset(
     {"restore", "status", "preview", "list_intents", "search_tools", "permitted_values"}
 )
-RESERVED_ARGUMENTS = frozenset({"repeat_of", "expect", "idempotency_key", "confirm", "force"})
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -97,15 +97,6 @@ def _upgrades(tool: Tool) -> Iterator[Problem]:
             f"it upgrades from version {beyond[0]}, and its own version is {tool.version}",
             "raise the version, or drop the step",
         )
-
-
-def _names(tool: Tool) -> Iterator[Problem]:
-    for name, field in tool.arguments.model_fields.items():
-        for taken in sorted({name, called(name, field)} & RESERVED_ARGUMENTS):
-            yield (
-                f"argument {taken!r} is reserved (as are {', '.join(sorted(RESERVED_ARGUMENTS))})",
-                "rename the argument",
-            )
 
 
 def _forms(tool: Tool) -> Iterator[Problem]:
@@ -296,7 +287,7 @@ def _wording(tool: Tool) -> Iterator[Problem]:
 
 
 _ARGUMENT_RULES: tuple[Callable[[Tool], Iterator[Problem]], ...] = (
-    _names,
+    name_problems,
     _forms,
     _defaults,
     _key,
