@@ -354,8 +354,10 @@ def test_recording_finds_twins_through_the_key_and_reads_no_table_whole(
         after = scans(tx)
         tx.rollback()
     looked = {name: after[name] - before[name] for name in after}
-    # Each insert looks into every unique index for what it would collide with.
-    assert {name: count for name, count in looked.items() if count} == {
+    # Each insert looks into every unique index for what it would collide with. Who has claimed the
+    # key is looked up only where anybody ever claimed one.
+    claims = {"former_keys_pkey": 10} if url == "grown_url" else {}
+    assert {name: count for name, count in looked.items() if count} == claims | {
         "intents_key_is_recorded_once": 10 + 10 + 10,
         "intents_pkey": 10,
         "intents_ref_is_unique": 10,
@@ -366,7 +368,7 @@ def test_recording_finds_twins_through_the_key_and_reads_no_table_whole(
 def test_recording_with_former_keys_reads_no_table_whole(request: pytest.FixtureRequest, url: str):
     scribe = Scribe(random.Random(f"former {url}"))
     with psycopg.connect(request.getfixturevalue(url)) as tx:
-        if not tx.execute("SELECT FROM takeback.former_keys LIMIT 1").fetchone():
+        if not tx.execute("SELECT 1 FROM takeback.former_keys LIMIT 1").fetchone():
             tx.execute(CLAIMS)
         before = scans(tx)
         for _ in range(10):
