@@ -1,4 +1,4 @@
-"""``call`` and ``restore``: what changes the world, each in a transaction of its own."""
+"""``call``, ``restore`` and ``preview``: each in a transaction of its own; the last is undone."""
 
 from __future__ import annotations
 
@@ -59,6 +59,29 @@ def call(
         repeat_of=repeat_of,
     )
     return say_answer(door, answer, Exit.CLI_CALL, full=Exit.CLI_CALL_FULL if full else None)
+
+
+def preview(
+    context: typer.Context,
+    tool: Annotated[
+        str, typer.Argument(metavar="TOOL", help="The tool's name, as `catalog list` shows it.")
+    ],
+    *,
+    args: Annotated[
+        str, typer.Option(metavar="JSON", help="Its arguments; @FILE reads a file, - reads stdin.")
+    ] = "{}",
+    run: Run = None,
+    principal: Principal = None,
+) -> int:
+    """Say what a call would affect, without making it.
+
+    Prints what it would become, and what to hand to `call --expect`.
+    """
+    door = door_of(context)
+    answer = door.app().preview(
+        None, tool, arguments_of(args), run=run, principal=door.principal(principal)
+    )
+    return say_answer(door, answer, Exit.CLI_PREVIEW)
 
 
 def restore(

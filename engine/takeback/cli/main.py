@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from takeback.cli import (
     braking,
     calling,
+    deciding,
     declaring,
     doctor,
     failure,
@@ -95,6 +96,10 @@ verbs.command(
         "takeback call refund_charge --args @refund.json --run run-42",
     ),
 )(calling.call)
+verbs.command(
+    "preview",
+    epilog=_example('takeback preview delete_customer --args \'{"customer_id": "C-1"}\''),
+)(calling.preview)
 verbs.command("restore", epilog=_example("takeback restore update_ticket-7F3K9QDM"))(
     calling.restore
 )
@@ -102,6 +107,12 @@ verbs.command("list", epilog=_example("takeback list --state held --since 2h"))(
     looking.list_intents
 )
 verbs.command("show", epilog=_example("takeback show update_ticket-7F3K9QDM --full"))(looking.show)
+verbs.command(
+    "approve", epilog=_example("takeback approve refund_charge-7F3K9QDM --expect 1f0c2e9a41b7d655")
+)(deciding.approve)
+verbs.command(
+    "deny", epilog=_example("takeback deny refund_charge-7F3K9QDM --reason 'paid back already'")
+)(deciding.deny)
 verbs.command("worker", epilog=_example("takeback worker", "takeback worker --drain"))(
     working.worker
 )

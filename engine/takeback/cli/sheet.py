@@ -97,6 +97,7 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
     if answer.get("error"):
         lines += _error(answer["error"], app_option)
     lines += _affected(answer)
+    lines += _foretold(answer)
     lines += _replay(answer)
     lines += restore_lines(answer, app_option)
     if answer.get("error") and answer.get("trace_id"):
@@ -144,6 +145,20 @@ def _affected(answer: Mapping[str, Any]) -> Iterable[str]:
         yield field("in all", _pairs(answer["affected_by_kind"]))
     if answer.get("result_stored") is False:
         yield field("result", "not stored: it can't be written down as JSON")
+
+
+def _foretold(answer: Mapping[str, Any]) -> Iterable[str]:
+    """What a preview says: how it could be taken back, what it doesn't see, what to expect."""
+    undo = answer.get("undo")
+    if undo is not None:
+        until = f", until {undo['until']}" if undo.get("until") else ""
+        yield field("undo", f"{undo['does']}{until}")
+        for left in undo.get("leaves", ()):
+            yield field("", f"leaves {left}")
+    for gap in answer.get("not_covered", ()):
+        yield field("not seen", gap)
+    if answer.get("expect"):
+        yield field("to call", f"the same with --expect {answer['expect']}")
 
 
 def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
