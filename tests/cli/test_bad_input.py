@@ -13,12 +13,8 @@ from tests.cli.terminal import PROGRAM, Said, Terminal, call, environment, proce
 LATER = [
     "preview",
     "rewind",
-    "approve",
-    "deny",
     "resolve",
     "retry",
-    "freeze",
-    "thaw",
     "purge",
     "erase",
     "mcp",

@@ -210,7 +210,7 @@ def test_a_thaw_releases_what_is_overdue_at_its_rate(database_url, office, world
     assert thawed.postponed == 100 and by_second.total() == 100
     assert min(by_second) >= 0 and max(by_second.values()) <= rate + 1
     assert dispatcher(office).run_once(100).count == 0
-    released = []
+    released: list[int] = []
     while sum(released) < 100:
         clock.advance(1)
         released.append(dispatcher(office).run_once(100).count)

@@ -40,10 +40,10 @@ def freeze(
     yes: Yes = False,
     principal: Principal = None,
 ) -> int:
-    """Stop a tool, a run, a tenant or everything: nothing begins after it has answered.
+    """Stop a tool, a run, a tenant or everything.
 
-    Remote calls are recorded and held, Local ones are refused, and taking back stays open. Says
-    what had begun. It holds for every process, until `thaw`.
+    Nothing of it begins after this has answered, in any process, until `thaw`. Remote calls are
+    recorded and held, Local ones are refused, and taking back stays open. Says what had begun.
     """
     door = door_of(context)
     scope = _scope(tool=tool, run=run, tenant=tenant, everything=everything)
