@@ -71,7 +71,10 @@ def test_a_write_tool_that_forgot_its_key_is_refused():
     assert line.startswith("row 'refund_charge': it writes and has no key fields")
 
 
-@pytest.mark.parametrize("name", ["restore", "status", "preview", "list_intents", "search_tools"])
+@pytest.mark.parametrize(
+    "name",
+    ["restore", "status", "preview", "list_intents", "search_tools", "permitted_values"],
+)
 def test_reserved_tool_names_are_refused(name):
     assert "its name is reserved" in problem(SEARCH, name=name)
 

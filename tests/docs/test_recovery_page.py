@@ -39,7 +39,7 @@ def test_the_figures_of_the_page_are_those_that_are_stored():
     )
     stored = recovery.stored()
     assert stored is not None
-    assert table.rows == [
+    assert list(table.rows) == [
         (ablation, form, *said(figures, *FIGURES))
         for ablation, forms in stored["scores"].items()
         for form, figures in forms.items()
@@ -58,7 +58,7 @@ def test_the_rewrite_is_shown_by_before_and_after():
         "tokens",
     )
     short = [name for name in FIGURES if name != "right_reason"]
-    assert table.rows == [
+    assert list(table.rows) == [
         (version, form, *said(kept(version)["scores"]["whole"][form], *short))
         for form in ("informed", "uninformed")
         for version in ("0.1.0.dev0", "0.1.0")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from takeback.declare import Money
 from takeback.model.arguments import NEXT_CALL_BYTES_MAX, next_call, validate
@@ -160,6 +160,35 @@ def test_a_call_too_long_to_repeat_is_corrected_where_it_was_made():
     received = REFUNDED | {"reason": "Duplicate", "note": "x" * NEXT_CALL_BYTES_MAX}
     assert mended(received, REFUND) is None
     assert violations(received, REFUND)["reason"].suggestion == "duplicate"
+
+
+def test_a_value_of_one_of_several_types_is_mended_where_it_fits():
+    received = RIGHT | {"pay": {"kind": " Card", "number": "1"}, "lines": [{"amount": "7"}]}
+    assert mended(received) == RIGHT | {
+        "pay": {"kind": "card", "number": "1"},
+        "lines": [{"amount": 7}],
+    }
+
+
+def test_a_call_of_thousands_of_wrong_lines_is_read_a_few_times_only():
+    """The time that a refusal takes grows with the call, not with its square."""
+    read: list[int] = []
+
+    class Item(BaseModel):
+        amount: Money
+
+        @field_validator("amount", mode="before")
+        @classmethod
+        def _count(cls, amount: Any) -> Any:
+            read.append(1)
+            return amount
+
+    class Bulk(BaseModel):
+        lines: list[Item]
+
+    found = violations({"lines": [{"amount": "5"}] * 2000}, tool(Bulk))
+    assert found["lines.0.amount"].suggestion == 5
+    assert len(read) < 3 * 2000
 
 
 def test_what_is_the_engines_own_stays_as_it_was():

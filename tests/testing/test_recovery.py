@@ -21,8 +21,9 @@ from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
 from takeback.app import Takeback
-from takeback.bench.recovery import all_subjects, broken, corpus, opened, tried
+from takeback.bench.recovery import all_subjects, broken, corpus, opened, stored, tried
 from takeback.declare import Catalog
+from takeback.model.arguments import validate
 from takeback.model.closed_set import closed_set
 from takeback.settings import Settings
 from takeback.testing.recovery.ablation import ABLATIONS
@@ -166,7 +167,17 @@ def test_the_whole_corpus_is_recovered_in_two_calls_or_stopped_honestly(
 ):
     """S2.24, S2.25, S2.26: the whole corpus; `takeback bench recovery` prints the same figures."""
     results = tried(database_url, list(subjects.values()), all_cases)
-    assert broken(scored(results)) == []
+    scores_now = scored(results)
+    assert broken(scores_now) == []
+    kept = stored()
+    assert kept is not None
+    assert kept["cases"] == len(all_cases)
+    for (ablation, form), score in scores_now.items():
+        # Not the tokens: a word more in an answer is no other behaviour.
+        for figure in ("right", "right_or_honest_stop", "wrong_commits", "attempts"):
+            assert score.to_json()[figure] == kept["scores"][ablation][form][figure], (
+                f"{ablation}, {form}: `takeback bench recovery --store` keeps what has changed"
+            )
     for fault, scores in by_fault(results).items():
         informed, uninformed = scores["whole", "informed"], scores["whole", "uninformed"]
         assert informed.right == informed.cases, fault
@@ -195,6 +206,27 @@ def test_an_ablation_that_is_no_worse_is_a_broken_promise(subjects, all_cases, d
     copied = [dataclasses.replace(one, ablation="no candidates") for one in whole]
     (told,) = broken(scored([*whole, *copied]))
     assert "proves nothing" in told
+
+
+def test_what_is_offered_is_valid_and_meaning_is_never_offered(subjects, all_cases, trials):
+    """S2.10: of 43 % of such choices the nearest was wrong; so none is made for a gated tool."""
+    offered = 0
+    for case in sample(all_cases, SAMPLE):
+        error = trials[case.subject].first_answer(case)["error"]
+        told, call = error["violations"], error["next_call"]
+        if case.expects == "taken":
+            offered += 1
+            assert call is not None, case
+            assert all(one["repair"] == "mechanical" for one in told), case
+            tool = next(row for row in subjects[case.subject].catalog if row.name == call["tool"])
+            validate(tool, call["arguments"])
+        else:
+            assert call is None, case
+            if told:
+                open_ones = [one for one in told if one["repair"] != "mechanical"]
+                assert open_ones, case
+                assert all("suggestion" not in one for one in open_ones), case
+    assert offered > SAMPLE / 5
 
 
 # What the server does not do.

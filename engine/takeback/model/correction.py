@@ -8,6 +8,7 @@ models like to add. Nothing here is ever applied to a call that is carried out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from takeback.model.shape import Shape, parsed
 from takeback.model.violation import Repair, Violation
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,15}")
+
+# So many values beside one may say what kind of object it stands in.
+_BESIDE_MAX = 64
 
 _SENT_ALONG = frozenset({"confirm", "force", "idempotencykey"})
 
@@ -85,26 +89,24 @@ def names_meant(
     """
     shape = Shape(model)
     meant: dict[Path, str] = {}
-    for error in refusal.errors(include_url=False):
+    known: dict[Path, tuple[tuple[str, str], ...]] = {}
+    for error in refusal.errors(include_url=False, include_context=False):
         path = error["loc"]
         if error["type"] != "extra_forbidden" or not isinstance(path[-1], str):
             continue
         holder = _at(arguments, path[:-1])
         if not isinstance(holder, Mapping) or path[-1] not in holder:
             continue
-        absent = [
-            alias
-            for name, alias in shape.names(path[:-1])
-            if name not in holder and alias not in holder
-        ]
+        # One item of a list is as good as another.
+        kind = tuple(0 if isinstance(part, int) else part for part in path[:-1])
+        if kind not in known:
+            known[kind] = shape.names(kind)
+        absent = [alias for name, alias in known[kind] if not {name, alias} & holder.keys()]
         near = [name for name in absent if is_slip(path[-1], name)]
         if len(near) == 1:
             meant[path] = near[0]
-    return {
-        path: name
-        for path, name in meant.items()
-        if sum(other == name and at[:-1] == path[:-1] for at, other in meant.items()) == 1
-    }
+    count = Counter((path[:-1], name) for path, name in meant.items())
+    return {path: name for path, name in meant.items() if count[path[:-1], name] == 1}
 
 
 def with_names(arguments: Mapping[str, Any], meant: Mapping[Path, str]) -> dict[str, Any]:
@@ -142,28 +144,40 @@ def corrected(arguments: Any, violations: Sequence[Violation]) -> Any:
 
 
 def _fits(model: type[BaseModel], arguments: Mapping[str, Any], path: Path, value: Any) -> bool:
-    """Whether nothing objects to ``value`` at ``path``."""
+    """Whether nothing objects to ``value`` at ``path``; of the rest only what is near is looked at.
+
+    Else a call of ten thousand lines would be read anew for each of them.
+    """
+    place, near = _nearby(arguments, path, value)
     try:
-        parsed(model, _put(arguments, path, value))
+        parsed(model, near)
     except ValidationError as refusal:
         return not any(
-            error["loc"][: len(path)] == path or not error["loc"]
-            for error in refusal.errors(include_url=False)
+            _leads_to(error["loc"], place)
+            for error in refusal.errors(include_url=False, include_context=False)
         )
     return True
 
 
-def _put(container: Any, path: Path, value: Any) -> Any:
-    """A copy of the container with ``value`` at ``path``, which is there."""
+def _leads_to(loc: Sequence[int | str], place: Path) -> bool:
+    """Whether the place lies on the way; pydantic names the types in between too."""
+    way = iter(loc)
+    return all(part in way for part in place)
+
+
+def _nearby(container: Any, path: Path, value: Any) -> tuple[Path, Any]:
+    """The container with ``value`` at ``path`` and little else, and where that is now."""
     if not path:
-        return value
-    head, *rest = path
+        return (), value
+    head, rest = path[0], path[1:]
     if isinstance(container, Mapping):
-        return {**container, head: _put(container[str(head)], tuple(rest), value)}
-    return [
-        _put(item, tuple(rest), value) if index == head else item
-        for index, item in enumerate(container)
-    ]
+        place, inner = _nearby(container[str(head)], rest, value)
+        beside: dict[Any, Any] = {}
+        if len(container) <= _BESIDE_MAX:
+            beside = {key: it for key, it in container.items() if isinstance(it, str | int)}
+        return (head, *place), {**beside, head: inner}
+    place, inner = _nearby(container[int(head)], rest, value)
+    return (0, *place), [inner]
 
 
 def _at(container: Any, path: Path) -> Any:
