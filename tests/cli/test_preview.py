@@ -16,9 +16,7 @@ def test_a_preview_answers_programs_with_what_would_be_affected_and_what_to_expe
     said = kiosk("--json", *preview("paint", wall="north", colour="green"))
     assert said.exit == 0 and said.err == ""
     assert said.document["would"] == "done"
-    assert said.document["affected"] == [
-        {"kind": "wall", "id": "north", "label": "the north wall"}
-    ]
+    assert said.document["affected"] == [{"kind": "wall", "id": "north", "label": "the north wall"}]
     assert kiosk("--json", "list").document == []
     expect = said.document["expect"]
     done = kiosk("--json", *call("paint", wall="north", colour="green"), "--expect", expect)

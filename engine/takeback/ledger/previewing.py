@@ -7,7 +7,7 @@ way, settings and the locks taken inside are as before. Numbers drawn from seque
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
@@ -137,18 +137,20 @@ def rehearsal(tx: Tx) -> Iterator[Tx]:
     Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
     """
     session = tx.session
-    with translated():
+    with suppress(_Over), translated():
         session.flush()
         connection = session.connection()
-        savepoint = connection.begin_nested()
-        try:
+        with connection.begin_nested():
             with _beside(session, connection) as own:
                 inner = adopt(own)
                 bounds = {"lock_ms": LOCK_PATIENCE_MS, "statement_ms": STATEMENT_MS_MAX}
                 inner.rows(BOUND_WAITING, bounds)
                 yield inner
-        finally:
-            savepoint.rollback()
+            raise _Over
+
+
+class _Over(Exception):
+    """A rehearsal is over: what it did is undone."""
 
 
 def _beside(session: Session, connection: Connection) -> Session:

@@ -98,7 +98,11 @@ def foretold_repeat(tool: str, first: Envelope, trace_id: str) -> Envelope:
 
 
 def foretold_read(tool: str, trace_id: str) -> Envelope:
-    """That a read changes nothing."""
+    """That a read changes nothing.
+
+    >>> foretold_read("search_orders", "").summary
+    'search_orders only reads: it changes nothing, so there is nothing to expect.'
+    """
     return Envelope(
         {
             "status": Status.OK.value,
