@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from datetime import datetime, timedelta
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -188,7 +189,7 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
             "adds up 'reason', which is no whole number",
         ),
         (REFUND, {"limits": (Limit(count=1, strict=True),)}, "says something of Local effects"),
-        (REFUND, {"limits": (Limit(count=1, scope="all"),)}, "a scope, or an over, that is none"),
+        (REFUND, {"limits": (Limit(count=1, scope=cast(Any, "all")),)}, "a scope, or an over"),
         (SEARCH, {"limits": (Limit(count=1),)}, "it has limits, and only reads"),
         (
             REFUND,

@@ -1,7 +1,7 @@
 """What is played: each workflow once through, and then once for every point at which it may die."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -9,6 +9,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from takeback.client.batching import Call
+from takeback.declare import PER_TENANT, REFUSE, Limit
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import of_answer
@@ -144,6 +145,25 @@ def compensate(site: Site, office: Office, stage: Stage | None) -> None:
     site.work(office)
 
 
+def freeze_and_thaw(site: Site, office: Office, stage: Stage | None) -> None:
+    """A person stops the tenant; nothing is carried out until they let it go on."""
+    why: dict[str, Any] = {"tenant": site.tenant, "reason": "a look", "principal": "dana"}
+    office.freeze(**why)
+    before = len(site.world.calls)
+    site.work(office)
+    assert len(site.world.calls) == before, "something has begun while frozen"
+    office.thaw(**why)
+    site.clock.advance(5)
+    site.work(office)
+
+
+def carry_out_under_a_limit(site: Site, office: Office, stage: Stage | None) -> None:
+    """One of two may be released."""
+    limit = Limit(count=1, scope=PER_TENANT, over=REFUSE)
+    office.context = replace(office.context, limits=(limit,))
+    site.work(office)
+
+
 def _record(*tools: str) -> Callable[[Site, Office], None]:
     def prepare(site: Site, office: Office) -> None:
         for tool in tools:
@@ -239,6 +259,14 @@ def _filed(site: Site) -> list[str]:
     return problems if site.has_business_row() else [*problems, "the row is not there"]
 
 
+def _one_of_two(site: Site) -> list[str]:
+    states = sorted(row.state for row in site.rows())
+    expected = (["failed", "succeeded"], ["failed", "in_doubt"])
+    problems = [] if states in expected else [f"they are {states}"]
+    sent = site.effects("send_letter") + site.effects("pay")
+    return problems if sent <= 1 else [*problems, f"{sent} have left"]
+
+
 def _never_left(site: Site) -> list[str]:
     problems = _expect(site, tool="hold_letter", count=1, states=("cancelled",))
     return problems if site.effects("hold_letter") == 0 else [*problems, "it left all the same"]
@@ -309,6 +337,12 @@ WORKFLOWS: dict[str, Workflow] = {
     "restore a restore": Workflow(play=restore, check=_done_anew, prepare=_cancelled),
     "compensate, keyed": Workflow(
         play=compensate, check=_compensated("pay"), prepare=_carried_out("pay")
+    ),
+    "freeze and thaw": Workflow(
+        play=freeze_and_thaw, check=_many, prepare=_record("send_letter", "pay")
+    ),
+    "carry out under a limit": Workflow(
+        play=carry_out_under_a_limit, check=_one_of_two, prepare=_record("send_letter", "pay")
     ),
     "compensate, blind": Workflow(
         play=compensate, check=_compensated("ship"), prepare=_carried_out("ship")
