@@ -1,4 +1,4 @@
-"""A person's decision: whose counts, what it is bound to, and what becomes of whoever is too late."""
+"""A person's decision: whose counts, what it is bound to, and what the late are told."""
 
 import asyncio
 import json

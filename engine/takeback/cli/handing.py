@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from takeback.cli.asking import approval_lines
 from takeback.cli.door import Door
 from takeback.cli.failure import DONE, NO_SUCH_REF, SEE_LIST, UNAVAILABLE, exit_of
 from takeback.cli.sheet import answer_block, columns, field, full_lines, timeline
@@ -15,16 +16,25 @@ if TYPE_CHECKING:
     from takeback.model.envelope import Envelope
 
 
-def say_answer(door: Door, answer: Envelope, leaves_at: Exit, *, full: Exit | None = None) -> int:
+def say_answer(
+    door: Door,
+    answer: Envelope,
+    leaves_at: Exit,
+    *,
+    full: Exit | None = None,
+    wanted: str | None = None,
+) -> int:
     """Says an answer, and everything behind it where ``full`` names the door for that.
 
-    Answers with the exit code.
+    ``wanted`` is how a person wanted it decided: that is done where it is so, whatever became of
+    the call. Answers with the exit code.
     """
     from takeback.client.handing import hand_over, hand_over_full
 
     lean = hand_over(answer, leaves_at)
     everything = hand_over_full(answer, full) if full is not None else None
-    code = exit_of(lean.code)
+    is_as_wanted = wanted is not None and lean.get("decided", {}).get("how") == wanted
+    code = DONE if is_as_wanted else exit_of(lean.code)
     if door.voice.json_wanted:
         document = lean.to_dict()
         door.voice.document(document if everything is None else document | {"full": everything})
@@ -70,6 +80,7 @@ def say_intent(
         )
         if document[key] is not None
     ]
+    lines += approval_lines(document, door.app_option)
     lines += full_lines(document.get("bodies", {}))
     door.voice.lines([*lines, "", *timeline(door.voice, document["events"])])
 

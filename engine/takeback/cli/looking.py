@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from takeback.cli.asking import approval_of
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, Usage
 from takeback.cli.handing import say_intent, say_list
@@ -118,6 +119,7 @@ def _beside(shown: Shown) -> dict[str, Any]:
         "due_at": iso(intent.due_at) if intent.due_at else None,
         "settled_at": iso(intent.settled_at) if intent.settled_at else None,
         "attempt": intent.attempt,
+        "approval": approval_of(shown),
         "events": [event_of(stored, intent.ref) for stored in shown.events],
     }
 

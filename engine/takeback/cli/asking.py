@@ -1,0 +1,92 @@
+"""What a person is asked about a call: for programs, and for the person who is to decide."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from takeback.cli.sheet import field
+
+if TYPE_CHECKING:
+    from takeback.client.looking import Shown
+    from takeback.model.approval import Decided
+
+WAITS = "awaiting_approval"
+
+AFFECTED_SHOWN_MAX = 100
+"""So many are told to programs; ``affected_count`` has the whole number."""
+
+LINES_MAX = 10
+"""So many are told to people."""
+
+_WHY = {
+    "row": "its row wants a person for such a call",
+    "repeat": "it is meant once more",
+    "rows": "it affects many rows",
+    "limit": "it is over a limit",
+    "policy": "the app's policy wants a person",
+}
+
+
+def approval_of(shown: Shown) -> dict[str, Any] | None:
+    """What was asked of a person, and what became of that; None where nobody was asked."""
+    from takeback.client.approving import told_of
+    from takeback.model.moment import iso
+
+    asked, decided = shown.asked, shown.decided
+    if asked is None:
+        return None
+    intent, bodies = shown.entry.intent, shown.entry.bodies
+    foreseen = bodies.get("affected") or shown.envelope
+    return {
+        "state": _state(intent.state.value, decided),
+        "cause": asked.cause,
+        "asked_at": iso(asked.at),
+        "asked_by": intent.principal,
+        "asked_of": f"a person other than {intent.principal}",
+        "expires_at": iso(asked.expires_at) if asked.expires_at else None,
+        "expect": asked.expect,
+        "affected": [dict(one) for one in foreseen["affected"][:AFFECTED_SHOWN_MAX]],
+        "affected_count": foreseen["affected_count"],
+        "decided": told_of(decided, bodies) if decided else None,
+    }
+
+
+def _state(state: str, decided: Decided | None) -> str:
+    """A request that is over is expired before anybody has written that down."""
+    if decided is not None:
+        return decided.how
+    return "expired" if state == "expired" else WAITS
+
+
+def approval_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
+    """The request as people read it, with the commands that decide about it while it waits."""
+    approval = document.get("approval")
+    if approval is None:
+        return
+    decided = approval["decided"]
+    if decided is not None:
+        by = f" by {decided['by']}" if decided["by"] else ""
+        yield field(decided["how"], f"{by} at {decided['at']}".strip())
+        if decided.get("reason"):
+            yield field("because", decided["reason"])
+    if approval["state"] != WAITS:
+        return
+    yield field("asked by", f"{approval['asked_by']} at {approval['asked_at']}")
+    yield field("because", _WHY.get(approval["cause"], approval["cause"]))
+    yield field("asked of", approval["asked_of"])
+    yield from _affected(approval)
+    yield field("until", approval["expires_at"] or "somebody decides")
+    ref = shlex.quote(document["ref"])
+    yield field("approve", f"takeback {app_option}approve {ref} --expect {approval['expect']}")
+    yield field("deny", f"takeback {app_option}deny {ref} --reason '...'")
+
+
+def _affected(approval: Mapping[str, Any]) -> Iterable[str]:
+    told = approval["affected"][:LINES_MAX]
+    for number, one in enumerate(told):
+        label = "" if one["label"] == one["id"] else f" ({one['label']})"
+        yield field("affects" if number == 0 else "", f"{one['kind']} {one['id']}{label}")
+    if approval["affected_count"] > len(told):
+        yield field("affects" if not told else "", f"{approval['affected_count']} in all")
