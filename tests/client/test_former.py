@@ -130,3 +130,15 @@ def test_a_key_secret_that_was_changed_is_noticed(desk):
     app_with(desk, WAS).call(None, "send_letter", LETTER)
     changed = desk.make_app(key_secret="a secret of sixteen")
     assert [one.tool for one in changed.unfound()] == ["send_letter"]
+
+
+def test_a_new_generation_is_found_through_either_catalog(desk):
+    of_a_day = Key(("to", "subject"), scope=window(hours(24)))
+    before = app_with(desk, of_a_day)
+    after = app_with(desk, Key(("to",), version=2, scope=window(hours(24)), former=(of_a_day,)))
+    before.call(None, "send_letter", LETTER)
+    desk.shift(hours(25))
+    anew = after.call(None, "send_letter", LETTER)
+    told = before.call(None, "send_letter", LETTER)
+    assert (told.ref, told.replayed) == (anew.ref, True)
+    assert desk.counts()["intents"] == 2

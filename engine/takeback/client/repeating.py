@@ -34,15 +34,13 @@ def after_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | Request:
 
     It is none in a new generation, and where only an earlier recipe takes it for one.
     """
-    is_former = twin.intent.key in request.former_keys
-    if not is_former or is_same_call(request, twin):
-        told = _answer_twin(tx, request, twin)
-        if told is not None:
-            return told
-    if is_former:
+    if twin.intent.key in request.former_keys and not is_same_call(request, twin):
         return replace(request, former_keys=())
-    generation = twin.intent.generation + 1 if twin.intent.key == request.event.key else 1
-    return replace(request, event=replace(request.event, generation=generation), former_keys=())
+    told = _answer_twin(tx, request, twin)
+    if told is not None:
+        return told
+    generation = twin.intent.generation + 1
+    return replace(request, event=replace(request.event, generation=generation))
 
 
 def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
