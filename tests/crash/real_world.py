@@ -62,7 +62,7 @@ class RealWorld:
         return SimpleNamespace(**{tool.name: self._handler(tool.name) for tool in rows})
 
     def _handler(self, tool: str) -> Handler:
-        if tool == "file_case":
+        if tool in ("file_case", "open_case"):
             return Handler(perform=file_case, restore=unfile_case)
         if tool in LETTERS:
             return mailer(SmtpServer.from_url(self._mail_url), lambda a, _: _letter(tool, a.to))

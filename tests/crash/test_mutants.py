@@ -73,6 +73,41 @@ MUTANTS = {
 """,
         tests=("tests/crash/test_death.py", "-k", "carry and blind and not compensate"),
     ),
+    "begun although it is frozen": Mutant(
+        file="dispatch/executor.py",
+        old="if taken.is_frozen:",
+        new="if False:",
+        tests=("tests/dispatch/test_freeze_race.py", "-k", "begin_whose"),
+    ),
+    "claimed although it is frozen": Mutant(
+        file="dispatch/dispatcher.py",
+        old="[one for one in due if not one.is_frozen]",
+        new="list(due)",
+        tests=("tests/dispatch/test_freeze_race.py", "-k", "claim_whose"),
+    ),
+    "frozen as a snapshot has it": Mutant(
+        file="client/braking.py",
+        old="if not is_frozen and not is_last_word:",
+        new="if False:",
+        tests=("tests/dispatch/test_freeze_race.py", "-k", "no_snapshot"),
+    ),
+    "a freeze that waits for nobody": Mutant(
+        file="client/braking.py",
+        old="while waiting and context.monotonic() < ends:",
+        new="while False:",
+        tests=("tests/dispatch/test_freeze_race.py", "-k", "open_transaction", "-x"),
+    ),
+    "released beside somebody who sums up": Mutant(
+        file="ledger/limiting.py",
+        old="""
+    return {lock for lock, taken in tx.rows(TRY_SCOPES, {"locks": locks}) if not taken}
+""",
+        new="""
+    assert locks
+    return set()
+""",
+        tests=("tests/dispatch/test_limit.py", "-k", "last_unit"),
+    ),
     "settled without a fence": Mutant(
         file="dispatch/settler.py",
         old="is_ours = is_held_still(own, taken.intent) or (",

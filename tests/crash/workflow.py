@@ -164,6 +164,24 @@ def carry_out_under_a_limit(site: Site, office: Office, stage: Stage | None) -> 
     site.work(office)
 
 
+def ask(site: Site, office: Office, stage: Stage | None) -> None:
+    office.call(None, "grant", {"to": site.to})
+    site.work(office)
+
+
+def approve(site: Site, office: Office, stage: Stage | None) -> None:
+    office.approve(None, site.kept["ref"], principal="robin")
+
+
+def approve_in_callers_connection(site: Site, office: Office, stage: Stage | None) -> None:
+    with _connect(site, stage) as connection:
+        office.approve(connection, site.kept["ref"], principal="robin")
+
+
+def deny(site: Site, office: Office, stage: Stage | None) -> None:
+    office.deny(None, site.kept["ref"], principal="robin", reason="not this one")
+
+
 def _record(*tools: str) -> Callable[[Site, Office], None]:
     def prepare(site: Site, office: Office) -> None:
         for tool in tools:
@@ -178,6 +196,17 @@ def _carried_out(tool: str) -> Callable[[Site, Office], None]:
         site.work(office)
 
     return prepare
+
+
+def _over(site: Site, office: Office) -> None:
+    """A request that nobody has decided in time."""
+    _record("grant")(site, office)
+    site.clock.advance(24 * 3600)
+
+
+def _approved(site: Site, office: Office) -> None:
+    _record("open_case")(site, office)
+    office.approve(None, site.kept["ref"], principal="robin")
 
 
 def _three_payments(site: Site, office: Office) -> None:
@@ -267,6 +296,21 @@ def _one_of_two(site: Site) -> list[str]:
     return problems if sent <= 1 else [*problems, f"{sent} have left"]
 
 
+def _opened(site: Site) -> list[str]:
+    problems = _expect(site, tool="open_case", count=1, states=("succeeded",))
+    return problems if site.has_business_row() else [*problems, "the row is not there"]
+
+
+def _not_granted(state: str) -> Callable[[Site], list[str]]:
+    """Nothing has happened, and nobody was even called."""
+
+    def check(site: Site) -> list[str]:
+        problems = _expect(site, tool="grant", count=1, states=(state,))
+        return problems if site.calls("grant") == 0 else [*problems, "it was carried out"]
+
+    return check
+
+
 def _never_left(site: Site) -> list[str]:
     problems = _expect(site, tool="hold_letter", count=1, states=("cancelled",))
     return problems if site.effects("hold_letter") == 0 else [*problems, "it left all the same"]
@@ -327,6 +371,14 @@ WORKFLOWS: dict[str, Workflow] = {
         play=answer_late, check=_sent("send_letter"), prepare=_slept_through_its_lease
     ),
     "take over": Workflow(play=carry_out, check=_many, prepare=_left_behind),
+    "ask for approval": Workflow(play=ask, check=_not_granted("awaiting_approval")),
+    "approve": Workflow(play=approve, check=_sent("grant"), prepare=_record("grant")),
+    "approve in the caller's connection": Workflow(
+        play=approve_in_callers_connection, check=_sent("grant"), prepare=_record("grant")
+    ),
+    "deny": Workflow(play=deny, check=_not_granted("denied"), prepare=_record("grant")),
+    "expire an approval": Workflow(play=carry_out, check=_not_granted("expired"), prepare=_over),
+    "carry out an approved Local": Workflow(play=carry_out, check=_opened, prepare=_approved),
     "restore what is held": Workflow(
         play=restore, check=_never_left, prepare=_record("hold_letter")
     ),

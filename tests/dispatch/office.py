@@ -26,6 +26,7 @@ from takeback.declare import (
     COMPENSATE,
     DIFFERS,
     KEYED,
+    Approval,
     Catalog,
     Local,
     Remote,
@@ -62,6 +63,8 @@ ROWS = (
     row("pay", Remote(upstream=KEYED(ttl=hours(24)), reversal=COMPENSATE)),
     row("ship", Remote(upstream=BLIND, reversal=COMPENSATE)),
     row("file_case", Local()),
+    row("grant", Remote(upstream=BLIND), approval=Approval()),
+    row("open_case", Local(), approval=Approval()),
 )
 
 
