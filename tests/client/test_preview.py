@@ -466,3 +466,16 @@ def test_what_waits_for_a_person_is_foretold_with_what_it_would_affect(desk: Des
     seen = previewed(desk, {"case": "wait"}, "act_over_limit")
     assert (seen["would"], named(seen)) == ("needs_approval", [("book", "b2")])
     assert desk.is_empty()
+
+
+def test_what_a_person_has_stopped_is_refused_in_a_preview_too(desk: Desk):
+    desk.app.freeze(tool="delete_book", reason="we look at it first", principal="dana")
+    told = previewed(desk, {"book": "b1"}, "delete_book")
+    assert told.code == "frozen" and told["repeat_can_succeed"]
+    desk.app.thaw(tool="delete_book", reason="looked at", principal="dana")
+    assert previewed(desk, {"book": "b1"}, "delete_book")["would"] == "done"
+
+
+def test_what_was_stored_of_a_preview_is_no_part_of_the_log(desk: Desk):
+    previewed(desk, {"book": "b1"}, "delete_book")
+    assert desk.app.verify().problems == () and desk.is_empty()
