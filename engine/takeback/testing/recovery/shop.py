@@ -10,6 +10,16 @@ from typing import Any
 from takeback.declare import Catalog
 from takeback.testing.recovery.subject import Subject
 
+_MISNAMED = {
+    "search_orders": ("find_orders", "lookup_orders"),
+    "update_ticket": ("close_ticket", "set_ticket_status"),
+    "delete_customer": ("remove_customer", "erase_customer"),
+    "send_customer_email": ("email_customer", "send_mail"),
+    "refund_charge": ("issue_refund", "create_refund"),
+    "delete_attachment": ("remove_attachment", "delete_file"),
+    "export_orders": ("download_orders", "orders_export"),
+}
+
 
 def shop(catalog: Catalog, handlers: Any) -> Subject:
     """The shop, and calls of each of its tools."""
@@ -72,13 +82,5 @@ def shop(catalog: Catalog, handlers: Any) -> Subject:
             "duplicate": ("doppelt", "重複"),
             "EUR": ("евро", "ユーロ"),
         },
-        misnamed={
-            "search_orders": ("find_orders", "lookup_orders"),
-            "update_ticket": ("close_ticket", "set_ticket_status"),
-            "delete_customer": ("remove_customer", "erase_customer"),
-            "send_customer_email": ("email_customer", "send_mail"),
-            "refund_charge": ("issue_refund", "create_refund"),
-            "delete_attachment": ("remove_attachment", "delete_file"),
-            "export_orders": ("download_orders", "orders_export"),
-        },
+        misnamed=_MISNAMED,
     )
