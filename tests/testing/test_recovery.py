@@ -26,11 +26,11 @@ from takeback.declare import Catalog
 from takeback.model.arguments import validate
 from takeback.model.closed_set import closed_set
 from takeback.settings import Settings
-from takeback.testing.recovery.ablation import ABLATIONS
+from takeback.testing.recovery.ablation import ABLATIONS, guessing, whole
 from takeback.testing.recovery.corpus import SEED, Case, cases, sample
-from takeback.testing.recovery.score import by_fault, scored
+from takeback.testing.recovery.score import Scores, by_fault, scored
 from takeback.testing.recovery.subject import Subject
-from takeback.testing.recovery.trial import Trial
+from takeback.testing.recovery.trial import FORMS, Trial
 
 SAMPLE = 240
 SUBJECTS = ("shop", "clinic", "harbour", "library")
@@ -134,7 +134,7 @@ def test_every_wanted_call_is_taken_as_it_is(subjects, trials):
                 wanted=wanted,
                 words=wanted,
             )
-            for result in trials[name].run(case, ablations=("whole",)):
+            for result in trials[name].run(case, ablations={"whole": whole}):
                 assert (result.is_right, result.attempts) == (True, 1), (tool, result.reason)
 
 
@@ -197,6 +197,26 @@ def test_each_ablation_fares_worse_in_its_own_way(subjects, all_cases, database_
     assert first.right < knowing.right
     assert first.attempts_mean > knowing.attempts_mean + 0.2
     assert scores["prose only", "informed"].right == scores["prose only", "uninformed"].right == 0
+
+
+def test_an_answer_that_guesses_is_found_out(subjects, all_cases, database_url):
+    """FINDINGS: nearest values led to 106 wrong commits; the trial sees each of them."""
+    kinds = {"near synonym", "other language"}
+    chosen = [case for case in all_cases if case.faults[0] in kinds and case.subject == "shop"]
+    results = tried(
+        database_url,
+        [subjects["shop"]],
+        chosen,
+        ablations={"whole": whole, "guessing": guessing},
+    )
+    scores = scored(results)
+    assert scores["whole", "uninformed"].wrong == 0
+    assert scores["guessing", "uninformed"].wrong > len(chosen) / 4
+    assert any("wrong commits" in told for told in broken(_as_whole(scores)))
+
+
+def _as_whole(scores: Scores) -> Scores:
+    return {("whole", form): scores["guessing", form] for form in FORMS}
 
 
 def test_an_ablation_that_is_no_worse_is_a_broken_promise(subjects, all_cases, database_url):
@@ -291,7 +311,7 @@ def test_descriptions_carry_no_rule(subjects, all_cases, database_url):
 def _ends(url: str, subjects: list[Subject], chosen: list[Case]) -> list[tuple[Any, ...]]:
     return [
         (one.case.id, one.form, one.reason, one.attempts, one.tokens, one.is_right)
-        for one in tried(url, subjects, chosen, ablations=("whole",))
+        for one in tried(url, subjects, chosen, ablations={"whole": whole})
     ]
 
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from takeback.app import Takeback
 from takeback.bench.place import own_database, progress_bar
 from takeback.settings import Settings
-from takeback.testing.recovery.ablation import ABLATIONS
+from takeback.testing.recovery.ablation import ABLATIONS, Reading
 from takeback.testing.recovery.clinic import clinic
 from takeback.testing.recovery.corpus import Case, cases, sample
 from takeback.testing.recovery.harbour import harbour
@@ -94,7 +94,7 @@ def tried(
     subjects: Sequence[Subject],
     chosen: Sequence[Case],
     *,
-    ablations: Sequence[str] = tuple(ABLATIONS),
+    ablations: Mapping[str, Reading] = ABLATIONS,
     tick: Callable[[], object] = lambda: None,
 ) -> list[Result]:
     """The results of the cases on a database that is migrated first."""

@@ -55,7 +55,23 @@ def prose_only(answer: Answer) -> Answer:
     return {"status": answer["status"], "error": {"message": message}}
 
 
-ABLATIONS: Mapping[str, Callable[[Answer], Answer]] = {
+def guessing(answer: Answer) -> Answer:
+    """The nearest permitted value, as if it were the only reading: what an answer must not do."""
+    error = answer.get("error")
+    if error is None:
+        return answer
+    violations = [
+        violation | {"suggestion": violation["permitted"][0], "repair": "mechanical"}
+        if violation.get("permitted") and violation["code"] == "not_permitted"
+        else violation
+        for violation in error["violations"]
+    ]
+    return answer | {"error": error | {"violations": violations}}
+
+
+Reading = Callable[[Answer], Answer]
+
+ABLATIONS: Mapping[str, Reading] = {
     "whole": whole,
     "no candidates": no_candidates,
     "first violation only": first_violation_only,

@@ -19,7 +19,7 @@ from takeback.app import Takeback
 from takeback.catalog.registry import RESERVED_PROPERTIES
 from takeback.model.arguments import validate
 from takeback.model.errors import InvalidArguments
-from takeback.testing.recovery.ablation import ABLATIONS
+from takeback.testing.recovery.ablation import ABLATIONS, Reading
 from takeback.testing.recovery.caller import Conversation, converse
 from takeback.testing.recovery.corpus import MISSPELT, REF, Case
 
@@ -65,15 +65,15 @@ class Trial:
         case: Case,
         *,
         forms: Sequence[str] = FORMS,
-        ablations: Sequence[str] = tuple(ABLATIONS),
+        ablations: Mapping[str, Reading] = ABLATIONS,
     ) -> list[Result]:
         """What becomes of the case in the hands of each form, with each kind of answers."""
         with _undone(self._connection):
             ref = self._ref(case.before)
             said: dict[str, tuple[dict[str, Any], Any]] = {}
             return [
-                self._result(case, ref, form, ablation, said)
-                for ablation in ablations
+                self._result(case, ref, said, form=form, ablation=ablation, less=less)
+                for ablation, less in ablations.items()
                 for form in forms
             ]
 
@@ -94,12 +94,12 @@ class Trial:
         self,
         case: Case,
         ref: str,
+        said: dict[str, tuple[dict[str, Any], Any]],
+        *,
         form: str,
         ablation: str,
-        said: dict[str, tuple[dict[str, Any], Any]],
+        less: Reading,
     ) -> Result:
-        less = ABLATIONS[ablation]
-
         def send(call: Call) -> Mapping[str, Any]:
             return less(self._remembered(call, said)[0])
 
@@ -170,7 +170,7 @@ def try_all(
     trial: Trial,
     cases: Sequence[Case],
     *,
-    ablations: Sequence[str] = tuple(ABLATIONS),
+    ablations: Mapping[str, Reading] = ABLATIONS,
     tick: Callable[[], object] = lambda: None,
 ) -> Iterator[Result]:
     """The results of every case, each form and each kind of answers."""
