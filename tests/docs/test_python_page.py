@@ -77,7 +77,7 @@ def meant(cell: str) -> object:
 
 
 def default_of(kind: type, field: dataclasses.Field) -> object:
-    if field.name == "upstream":
+    if field.name in ("upstream", "on_forbidden"):
         return "required"  # None is refused when the app is built
     if field.default is not dataclasses.MISSING:
         return "none" if field.default is None or field.default == () else field.default
@@ -137,6 +137,7 @@ def written_fields() -> set[str]:
         "violations",
         "next_call",
         "alternatives",
+        "expires_at",
         "kind",
         "id",
         "label",

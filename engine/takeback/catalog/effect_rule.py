@@ -24,8 +24,8 @@ def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
         return
     known: Read | Local | Remote = effect
     match known:
-        case Read():
-            if not isinstance(effect.on_forbidden, OnForbidden):
+        case Read(on_forbidden=said):
+            if not isinstance(said, OnForbidden):
                 yield (
                     "it doesn't say what becomes of what the caller may not see",
                     "write Read(on_forbidden=OMIT) for a search, =SAY_NO_ACCESS for one thing",

@@ -45,6 +45,7 @@ def require_restorable(original: Entry, effect: Effect) -> None:
 
 
 def require_no_drift(drifted: Any, ref: str) -> None:
+    """Raises RestoreConflict for what a handler's drift says that somebody has changed since."""
     if not drifted:
         return
     several = isinstance(drifted, Iterable) and not isinstance(drifted, str | Mapping)
