@@ -116,14 +116,18 @@ MUTANTS = {
     ),
     "claimed without a lock": Mutant(
         file="ledger/locking.py",
-        old="ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED",
-        new="ORDER BY i.due_at LIMIT CAST(:limit AS int)",
+        old="""{_IS_RUNNING}
+ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
+""",
+        new="""{_IS_RUNNING}
+ORDER BY i.due_at LIMIT CAST(:limit AS int)
+""",
         tests=("tests/dispatch/test_claim.py", "-k", "wake_up"),
     ),
     "recorded beside the caller's transaction": Mutant(
         file="client/calling.py",
-        old="return call_in(context, adopt(given), request, savepoint=savepoint)",
-        new="return in_own_transaction(context, lambda tx: call_in(context, tx, request))",
+        old="context, given, lambda tx: call_in(context, tx, request, savepoint=savepoint)",
+        new="context, None, lambda tx: call_in(context, tx, request, savepoint=savepoint)",
         tests=("tests/crash/test_death.py", "-k", "record and caller"),
     ),
 }
