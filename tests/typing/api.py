@@ -26,6 +26,7 @@ from takeback import (
     Call,
     Door,
     Envelope,
+    Fault,
     Found,
     Full,
     Group,
@@ -34,6 +35,7 @@ from takeback import (
     InvalidCatalog,
     InvalidReference,
     InvalidSettings,
+    NoAccess,
     NoSuchRef,
     NotDispatched,
     NotRestorable,
@@ -50,6 +52,7 @@ from takeback import (
     Shown,
     Takeback,
     TakebackError,
+    TransactionAborted,
     Unavailable,
 )
 from takeback.connectors import smtp
@@ -265,6 +268,8 @@ def refund(arguments: Refund, attempt: Attempt) -> Performed:
         raise OutcomeUnknown("no answer") from problem
     except ConnectionRefusedError as problem:
         raise NotDispatched("refused", retry_after_s=5.0) from problem
+    except PermissionError as problem:
+        raise NoAccess("not yours") from problem
     except ValueError as problem:
         raise Rejected("over the ceiling", alternatives=[{"amount": 5}]) from problem
 
@@ -387,6 +392,9 @@ def looked_at(app: Takeback) -> None:
         raise
     assert_type(shown, Shown)
     assert_type(shown.envelope, Envelope)
+    fault = app.fault("5d2d3aa4dd82c1b8", tx=None)
+    assert_type(fault, Fault)
+    assert_type(fault.details, str)
     listed = app.list(state="held", tool="refund", run="r", since=hours(2), limit=5, tx=None)
     assert_type(listed, list[dict[str, Any]])
     page = app.events(0, limit=100)
@@ -413,6 +421,8 @@ def retried(app: Takeback, session: Session) -> Envelope:
                 return app.call(session, "refund", {})
         except RetryTransaction as problem:
             assert_type(problem.retryable, bool)
+        except TransactionAborted as problem:
+            raise Unavailable from problem
     raise Unavailable
 
 
