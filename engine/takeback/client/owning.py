@@ -50,7 +50,7 @@ def in_transaction(context: Context, given: object, work: Callable[[Tx], Answer]
     try:
         answer = work(tx)
     except (HandlerError, NoTransaction, RetryTransaction):
-        # The last is the caller's anyway; one that is read-only or failed before has nothing to lose.
+        # The caller acts upon these; what is read-only, or failed before, has nothing to lose.
         raise
     except Exception as problem:
         if tx.is_aborted:

@@ -44,7 +44,7 @@ ON CONFLICT (tenant, trace_id) DO NOTHING
 
 FORGET = Statement(
     name="forget_faults",
-    sentence="Forgets the oldest faults past their time, passing by those that are being forgotten.",
+    sentence="Forgets the oldest faults past their time, but for those being forgotten.",
     index="faults_age",
     lock="FOR UPDATE SKIP LOCKED on what it forgets",
     text=text("""

@@ -182,7 +182,7 @@ _ANSWERED = (
         class_=Class.INVALID_REQUEST,
         where=(Where.CALL, Where.PERSON),
         meaning="what a person approved, or looked at, is not what is asked for",
-        advice="what was approved is carried out as it was recorded; another call needs `repeat_of`",
+        advice="what was approved is carried out as recorded; another call needs `repeat_of`",
     ),
     Code(
         name="approval_denied",
