@@ -247,7 +247,11 @@ def instant_text(micros: int) -> str:
 
 
 # Said elsewhere on the same page, or for machines alone.
-_UNTOLD = frozenset({"ref", "tool", "key", "fingerprint", "arguments", "result", "error", "body"})
+_UNTOLD = frozenset(
+    {"ref", "tool", "key", "arguments", "affected", "result", "error", "body", "saw"}
+)
+# Fields in microseconds that are no instants.
+_SPANS = frozenset({"window_us", "approval_us"})
 
 
 def timeline(voice: Voice, events: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -268,9 +272,9 @@ def _told(payload: Mapping[str, Any]) -> Iterable[str]:
     for name, value in payload.items():
         if name in _UNTOLD or value is None or value == []:
             continue
-        if name.endswith("_us") and name != "window_us":
+        if name.endswith("_us") and name not in _SPANS:
             yield f"{name.removesuffix('_us')} {instant_text(value)}"
-        elif name == "window_us":
-            yield f"window {value / 1_000_000:g} s"
+        elif name in _SPANS:
+            yield f"{name.removesuffix('_us')} {value / 1_000_000:g} s"
         else:
             yield f"{name} {_value(value)}"
