@@ -47,9 +47,7 @@ def worker(
     from takeback import process
 
     door = door_of(context)
-    worked = process.work(
-        door.app(), drain=drain, concurrency=concurrency, all_tenants=all_tenants
-    )
+    worked = process.work(door.app(), drain=drain, concurrency=concurrency, all_tenants=all_tenants)
     return _ended(door, worked)
 
 
