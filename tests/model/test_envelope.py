@@ -8,9 +8,10 @@ import pytest
 from pydantic import BaseModel
 
 from takeback.declare import BLIND, COMPENSATE, Affects, Remote, Tool, Wording
+from takeback.model import event as events
 from takeback.model.arguments import Difference
 from takeback.model.envelope import AFFECTED_SHOWN_MAX, Replay, answer
-from tests.model.history import failed, given, recorded, running, succeeded
+from tests.model.history import claimed, failed, given, recorded, running, succeeded
 
 
 class Order(BaseModel):
@@ -153,3 +154,20 @@ def test_the_trace_id_follows_from_the_intent_and_tells_it_to_nobody():
 def test_an_outcome_whose_body_was_lost_still_says_how_many_were_affected():
     intent = given(recorded(), *running(1), succeeded(1))
     assert answer(intent, ROW, {"arguments": {"what": "ink"}})["affected_count"] == 3
+
+
+def test_what_is_parked_before_it_could_begin_is_known_to_have_done_nothing():
+    """A person has to look, as at what is in doubt, and nothing of it can be in the world."""
+    held_back = given(recorded(), claimed(), events.Parked(attempt=0, cause="altered"))
+    unknown = given(
+        recorded(),
+        *running(1),
+        events.InDoubt(attempt=1, cause="exception"),
+        events.Parked(attempt=1, cause="outcome_unknown"),
+    )
+    says = [answer(one, ROW, {"arguments": {"what": "ink"}}) for one in (held_back, unknown)]
+    assert [one.status for one in says] == ["in_doubt", "in_doubt"]
+    assert [one["effect"] for one in says] == ["none", "unknown"]
+    assert "has not begun" in says[0].summary
+    assert "may or may not have happened" in says[1].summary
+    assert says[0]["no_restore"].startswith("it has not begun")

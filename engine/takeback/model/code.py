@@ -94,9 +94,9 @@ _ANSWERED = (
     Code(
         name="preview_stale",
         class_=Class.INVALID_REQUEST,
-        where=(Where.CALL,),
-        meaning="`expect` is not what the call would affect: no preview has issued it, or the "
-        "world has changed since",
+        where=(Where.CALL, Where.STAYS),
+        meaning="what the call would affect is not what was expected of it, or approved: no "
+        "preview has issued this `expect`, or the world has changed since",
         advice="take a new preview and look at it, or leave `expect` out",
     ),
     Code(

@@ -22,7 +22,7 @@ from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
 from takeback.model.brevity import as_stored, brief, compact
 from takeback.model.code import Class, Effect, code_of
-from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable
+from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable, is_held_back
 from takeback.model.moment import iso
 from takeback.model.payload import Full
 from takeback.model.status import STATUS
@@ -187,7 +187,8 @@ def answer(
     if state in (State.FAILED, State.DENIED, State.EXPIRED):
         document |= _failure(state, bodies)
     elif document["status"] == "in_doubt":
-        document |= {"effect": "unknown", "repeat_can_succeed": False}
+        effect = "none" if is_held_back(intent) else "unknown"
+        document |= {"effect": effect, "repeat_can_succeed": False}
     document["trace_id"] = trace_of(intent.id)
     return Envelope(document, _full(intent, affected, document["affected_count"], bodies))
 
@@ -307,6 +308,8 @@ def restore_call(
         if isinstance(tool.effect, Local) and tool.effect.retention is not None:
             until = (intent.settled_at or intent.recorded_at) + tool.effect.retention
     else:
+        if is_held_back(intent):
+            return None, "it has not begun, and a person has to look before it can"
         return None, _NO_RESTORE.get(state, "nobody can know yet whether it happened")
     leaves = outcome.get("leaves") or (tool.wording.leaves if tool.wording else ())
     return _call(intent.ref, until, undo_of(tool, bodies), leaves), None

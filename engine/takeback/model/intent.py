@@ -196,3 +196,9 @@ def is_cancellable(intent: Intent) -> bool:
     """Whether cancelling proves that the effect never happens."""
     may_have_happened = intent.attempts_unknown or intent.contradicted
     return intent.state in CANCELLABLE and not may_have_happened
+
+
+def is_held_back(intent: Intent) -> bool:
+    """Whether it is parked although no attempt of it can be in the world: it could not be begun."""
+    may_have_happened = intent.attempts_unknown or intent.contradicted
+    return intent.state is State.PARKED and not may_have_happened

@@ -12,7 +12,7 @@ from typing import Any
 
 from takeback.declare import Tool, Wording
 from takeback.model.brevity import as_stored, brief
-from takeback.model.intent import Intent, State
+from takeback.model.intent import Intent, State, is_held_back
 from takeback.model.moment import clock
 from takeback.model.status import Status
 from takeback.model.violation import shown
@@ -82,6 +82,8 @@ def _sentence(
         case Status.IN_PROGRESS:
             doing = "taken back" if state is State.RESTORING else "carried out"
             return f"{subject} is being {doing}."
+        case Status.IN_DOUBT if is_held_back(intent):
+            return f"{subject} has not begun, and can't before a person has looked at it."
         case Status.IN_DOUBT:
             return f"{subject} may or may not have happened; nobody knows yet. It is not repeated."
         case _:
