@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from takeback.model import command, decide, event
-from takeback.model.status import STATUS
 from takeback.model.intent import MAY_BECOME, State
+from takeback.model.status import STATUS
 from tests.docs.page import read, unquoted
 
 PAGE = read("docs/events.md")
