@@ -11,7 +11,6 @@ from takeback.cli.main import parted
 from tests.cli.terminal import PROGRAM, Said, Terminal, call, environment, process
 
 LATER = [
-    "preview",
     "rewind",
     "resolve",
     "retry",

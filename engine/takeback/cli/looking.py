@@ -75,7 +75,7 @@ def show(
         bool, typer.Option("--full", help="Also the arguments, the result and every row.")
     ] = False,
 ) -> int:
-    """Show one intent with its timeline, or what broke under a trace id."""
+    """Show one intent with its timeline, or the fault of a trace id."""
     from takeback.client.looking import is_trace_id
 
     door = door_of(context)
