@@ -1,4 +1,4 @@
-"""The list of codes is closed and pinned: a change of it is seen, and never comes from elsewhere."""
+"""The list of codes is closed and pinned: a change of it is seen, and comes from nowhere else."""
 
 import json
 from pathlib import Path
