@@ -136,7 +136,10 @@ class Desk:
         limit: int = 50,
         tx: object = None,
     ) -> list[dict[str, Any]]:
-        """The newest intents that match, newest first. Raises InvalidArguments, DatabaseUnavailable."""
+        """The newest intents that match, newest first.
+
+        Raises InvalidArguments and DatabaseUnavailable.
+        """
         lines = self._read(
             tx,
             lambda t: looking.list_intents(

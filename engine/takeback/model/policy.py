@@ -41,8 +41,8 @@ Policy = Callable[[Proposal], Any]
 def permission_of(answer: object) -> Permission:
     """The word that an answer is; what is none of them means that a person decides.
 
-    >>> permission_of("allow"), permission_of(None), permission_of(True), permission_of("ALLOW")
-    (<Permission.ALLOW: 'allow'>, <Permission.ASK: 'ask'>, <Permission.ASK: 'ask'>, <Permission.ASK: 'ask'>)
+    >>> [permission_of(word).value for word in ("allow", "refuse", "ALLOW", True, None)]
+    ['allow', 'refuse', 'ask', 'ask', 'ask']
     """
     if isinstance(answer, str) and answer in tuple(Permission):
         return Permission(answer)
