@@ -41,7 +41,8 @@ docs: setup ## what the documents say, checked against the code
 	@$(BIN)/python -m pytest tests/docs $(ARGS)
 
 pages: setup ## write the parts of the documents that are made from the code
-	@TAKEBACK_TEST_WRITE_PAGES=1 $(BIN)/python -m pytest --quiet tests/docs/test_errors_page.py -k generator
+	@TAKEBACK_TEST_WRITE_PAGES=1 $(BIN)/python -m pytest --quiet tests/docs/test_errors_page.py tests/docs/test_acceptance_page.py \
+		-k "generator or say_of_themselves"
 
 lock: setup ## resolve the dependencies of pyproject.toml anew (wants uv on the PATH)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade --extra dev \

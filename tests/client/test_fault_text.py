@@ -199,7 +199,7 @@ def near(desk, app: Takeback, name: str, problem: Exception) -> Iterator[Envelop
 def test_nothing_of_two_hundred_exceptions_reaches_a_model_from_local_effects_and_reads(
     desk, app, rng
 ):
-    """S2.17, S2.18: builtin, SQLAlchemy, psycopg, HTTP, nested, hostile, in every face."""
+    """S2.17, S2.18, S0.13: builtin, SQLAlchemy, psycopg, HTTP, nested, hostile, in every face."""
     for number in range(COUNT):
         for told in near(desk, app, str(number), raised(rng)):
             assert_silent(told)
@@ -250,7 +250,7 @@ ASKED: dict[str, Callable[[Takeback], Envelope]] = {
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_nothing_of_an_exception_in_the_driver_reaches_a_model(desk, app, rng, asked):
-    """S2.17, S2.18, S0.9: whichever statement of the ledger it hits."""
+    """S2.17, S2.18, S0.9, S0.13: whichever statement of the ledger it hits."""
     plant = planted(app)
     app.context = replace(app.context, monotonic=lambda: 0.0)
     for _ in range(DRIVEN):

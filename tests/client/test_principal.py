@@ -140,6 +140,7 @@ def test_no_answer_tells_of_another_tenants_intent(desk):
 
 
 def test_a_look_alike_in_another_tenant_is_not_suggested(desk):
+    """S0.6."""
     theirs = desk.make_app(tenant="theirs")
     told = theirs.call(None, "send_letter", LETTER)
     mistyped = f"{told.ref[:-1]}{'0' if told.ref[-1] != '0' else '1'}"

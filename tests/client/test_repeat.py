@@ -93,7 +93,7 @@ def test_the_key_does_not_depend_on_the_locale_of_the_process(desk, players):
 
 
 def test_fifty_equal_calls_from_four_processes_are_one_and_all_get_its_ref(desk, players):
-    """mastodon #37879: the second request came before the first had ended."""
+    """S2.8: mastodon #37879: the second request came before the first had ended."""
     answers = players.call([13, 13, 12, 12], "refund", REFUND, run="run-1")
     assert len(answers) == 50
     assert {answer["status"] for answer in answers} == {"scheduled"}

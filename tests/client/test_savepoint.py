@@ -121,6 +121,7 @@ def test_a_refused_local_call_undoes_itself_in_a_transaction_of_its_own(desk, na
 
 
 def test_a_rejection_is_remembered_and_a_repeat_touches_nothing(desk, joined):
+    """S2.3."""
     play = desk.case("no", after_a_change(Rejected("on loan", alternatives=[{"case": "later"}])))
     first = joined.call(desk.app, "act", {"case": "no"})
     joined.commit()

@@ -53,7 +53,7 @@ WORK = {
     ids=lambda cuts: "_then_".join(cut.name.lower() for cut in cuts),
 )
 def test_a_commit_whose_answer_is_lost_is_found_and_is_no_replay(desk, app, proxy, cuts, work):
-    """Applied or not, the call is repeated inside: one intent, and the answer of a first call."""
+    """S2.1: Applied or not, it is repeated inside: one intent, and the answer of a first call."""
     proxy.cut(*cuts)
     envelope = WORK[work](app)
     assert envelope.status in ("scheduled", "done")
@@ -195,6 +195,8 @@ def test_the_pool_recovers_when_the_database_is_back(desk, app, proxy):
 
 
 def test_a_connection_that_dies_under_a_handler_is_tried_again(desk, app, proxy):
+    """S0.2."""
+
     def perform(session, arguments):
         if play.performed == 1:
             proxy.break_all()
@@ -280,6 +282,7 @@ def test_a_callers_own_connection_that_is_cut_is_the_callers_to_run_again(desk, 
 
 
 def test_a_retry_inside_does_not_outlast_three_seconds(desk, app, proxy, pauses):
+    """S0.2."""
     proxy.cut(*[Cut.BEFORE] * 100)
     told = app.call(None, "send_letter", LETTER)
     assert told.code == "database_unavailable"

@@ -26,7 +26,7 @@ PAIRS_SECONDS_MAX = 3600
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_nothing_is_lost_or_doubled_wherever(name: str, fault: Fault, new_site: Callable[[], Site]):
-    """Played to its end, struck once at each point, and taken up again by whoever comes after.
+    """S2.7: Played to its end, struck once at each point, taken up again by whoever comes after.
 
     ``lost`` is a connection that is cut under a process that lives on: a commit that was applied
     and not answered, or not applied.

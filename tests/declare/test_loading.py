@@ -27,6 +27,7 @@ print(sorted(rooms))
 
 
 def test_a_declaration_loads_with_every_runtime_package_blocked():
+    """S4.6."""
     done = subprocess.run(
         [sys.executable, "-c", LOAD_WITHOUT], capture_output=True, text=True, check=False
     )

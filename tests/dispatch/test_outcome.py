@@ -80,7 +80,7 @@ def test_a_refusal_proves_that_nothing_happened(problem, office, world, clock):
 def test_what_never_got_through_is_tried_again_and_given_up_after_so_many(
     database_url, world, clock
 ):
-    """Attempts that did nothing are the engine's to repeat, and not the model's."""
+    """S0.11, S0.2: Attempts that did nothing are the engine's to repeat, and not the model's."""
     rows = [row("send_letter", Remote(upstream=BLIND, attempts_max=3))]
     office = Office(database_url, world, rows=rows, pause=clock.advance)
     world.on["send_letter"] = raising(NotDispatched("refused"))

@@ -76,7 +76,7 @@ SPELLINGS = st.fixed_dictionaries(
 
 @given(SPELLINGS, st.permutations(list(CALL)))
 def test_every_spelling_and_order_of_a_call_is_one_call(spelling, order):
-    """Four spellings of one call are four calls elsewhere."""
+    """S2.5: Four spellings of one call are four calls elsewhere."""
     received = {name: spelling[name] for name in order}
     assert key_of(received) == key_of(CALL)
     assert validate(MAIL, received).canonical == validate(MAIL, CALL).canonical
@@ -135,7 +135,7 @@ def test_another_version_of_python_derives_the_same_key(python):
 
 @pytest.mark.parametrize("scope", ["forever", "run", "window"])
 def test_no_time_is_in_a_key(scope):
-    """flexprice #2488: a timestamp inside the key made a retry one second later another call.
+    """S2.5: flexprice #2488: a timestamp inside the key made a retry one second later another call.
 
     The vectors were derived on another day, so an equal key has no time in it.
     """
@@ -151,7 +151,7 @@ def test_the_length_of_a_window_is_not_in_the_key():
 
 
 def test_a_key_minted_by_the_model_is_refused_as_unknown():
-    """square-mcp-server #31: the tool's text told the model to mint a fresh key per request."""
+    """S2.4: square-mcp-server #31: a tool's text told the model to mint a fresh key per request."""
     with pytest.raises(InvalidArguments) as caught:
         key_of(CALL | {"idempotency_key": "fresh"})
     assert [each.code for each in caught.value.violations] == ["unknown_argument"]
@@ -207,7 +207,7 @@ BASE: dict[str, Any] = {"tenant": "t", "tool": "x", "run": None, "repeat_of": No
     ids=str,
 )
 def test_whatever_makes_another_call_makes_another_key(change):
-    """saleor/apps #2446: two equal partial refunds; the second says repeat_of and is another."""
+    """S2.6: saleor/apps #2446: of two equal partial refunds the second says repeat_of."""
     arguments = {"a": 1, "b": 1}
     plain = key(arguments, "a", **BASE)
     assert key(arguments, "a", **BASE | change) != plain
@@ -215,7 +215,7 @@ def test_whatever_makes_another_call_makes_another_key(change):
 
 
 def test_meaning_it_twice_chains():
-    """saleor/apps #2446: each of two equal refunds stays retryable."""
+    """S2.6: saleor/apps #2446: each of two equal refunds stays retryable."""
     first = key({"charge": "ch_1"})
     second = key({"charge": "ch_1"}, repeat_of="x-7F3K9QDM")
     third = key({"charge": "ch_1"}, repeat_of="x-00000000")
@@ -223,6 +223,7 @@ def test_meaning_it_twice_chains():
 
 
 def test_arguments_outside_the_key_are_not_in_it():
+    """S2.4."""
     one, other = {"a": 1, "note": "x"}, {"a": 1, "note": "y"}
     assert key(one, "a") == key(other, "a")
 
@@ -288,7 +289,7 @@ def test_what_json_cannot_say_has_no_bytes(value):
 
 @pytest.mark.parametrize("vector", golden()["calls"], ids=lambda vector: vector["about"])
 def test_the_bytes_of_a_call_are_fixed_for_ever(vector):
-    """A changed vector makes every recorded call repeatable: open a new key version instead."""
+    """S2.5: A changed vector makes every recorded call repeatable: open a new key version."""
     tool = row(vector["tool"])
     canonical = validate(tool, vector["received"]).canonical
     assert canonical == vector["canonical"]

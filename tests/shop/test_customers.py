@@ -25,6 +25,7 @@ def delete(shop, customer_id="C-1", **said):
 
 
 def test_the_answer_names_the_customer_and_counts_what_went_along(shop):
+    """S2.20."""
     done = delete(shop)
     assert done.status == "done"
     assert done.summary == "Customer C-1, Dana Ruiz, is deleted with 3 orders and 2 addresses."
@@ -50,7 +51,7 @@ def test_tickets_stay_as_they_are(shop):
 
 
 def test_the_restore_call_as_it_came_brings_back_every_row_equal_in_every_column(shop):
-    """ironclaw #701."""
+    """S2.20: ironclaw #701."""
     before = shop.digest()
     done = delete(shop)
     assert done.restore["tool"] == "restore"
@@ -61,6 +62,7 @@ def test_the_restore_call_as_it_came_brings_back_every_row_equal_in_every_column
 
 
 def test_the_restore_says_until_when_it_is_possible(shop):
+    """S2.20."""
     done = delete(shop)
     in_days = f"SELECT CAST('{done.restore['until']}' AS timestamptz) - now()"
     assert timedelta(days=29, hours=23) < shop.value(in_days) <= timedelta(days=30)
@@ -241,6 +243,7 @@ def test_a_deletion_that_is_meant_once_more_has_a_restore_of_its_own(shop):
 
 
 def test_after_its_retention_a_deletion_can_not_be_taken_back(shop, later):
+    """S2.23."""
     done = delete(shop)
     later(timedelta(days=31))
     refused = shop.restore(done)

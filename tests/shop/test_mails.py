@@ -34,6 +34,7 @@ def hasty(shop):
 
 
 def test_a_mail_is_held_and_says_until_when_it_can_be_called_back(shop, mail):
+    """S2.23."""
     held = send(shop)
     assert held.status == "scheduled"
     assert held["affected"] == [{"kind": "email", "id": DANA, "label": DANA}]
@@ -95,6 +96,7 @@ def test_another_spelling_of_the_address_is_the_same_mail(shop):
 
 
 def test_a_mail_that_is_taken_back_never_leaves_whoever_retries(shop, mail, later):
+    """S2.23."""
     held = send(shop)
     back = shop.restore(held)
     assert back.status == "done"
@@ -107,6 +109,7 @@ def test_a_mail_that_is_taken_back_never_leaves_whoever_retries(shop, mail, late
 
 
 def test_a_mail_that_was_sent_can_not_be_taken_back_and_says_when_it_left(shop, hasty, mail):
+    """S2.23."""
     held = send(shop, app=hasty)
     shop.work(hasty)
     refused = shop.restore(held)

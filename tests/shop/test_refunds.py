@@ -65,7 +65,7 @@ def test_another_reason_is_a_conflict_that_names_both_early_and_late(shop, later
 
 
 def test_two_equal_partial_refunds_are_two_when_the_second_is_meant(shop, later):
-    """saleor/apps #2446."""
+    """S2.6: saleor/apps #2446."""
     first = refund(shop, amount=1_000)
     second = shop.call("refund_charge", repeat_of=first.ref, **(SMALL | {"amount": 1_000}))
     retried = shop.call("refund_charge", repeat_of=first.ref, **(SMALL | {"amount": 1_000}))

@@ -38,6 +38,7 @@ def refs(answer):
     ],
 )
 def test_the_best_match_of_a_persons_words_comes_first(shop, query, first):
+    """S0.6."""
     assert refs(search(shop, query))[0] == first
 
 
