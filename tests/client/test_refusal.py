@@ -261,10 +261,13 @@ def test_a_call_over_its_limit_waits_for_a_person_and_is_no_refusal(desk, holder
     holder.commit()
     assert (over.status, under.status) == ("needs_approval", "scheduled")
     assert over.error is None
-    desk.shift(timedelta(days=2))
+    desk.shift(timedelta(hours=23))
     desk.work()
     assert desk.world.done == [("refund", 50_000)]
     assert desk.state(over.ref) == "awaiting_approval"
+    desk.shift(timedelta(days=1))
+    desk.work()
+    assert (desk.state(over.ref), len(desk.world.done)) == ("expired", 1)
 
 
 def test_a_local_call_over_its_limit_is_not_performed(desk, holder):
