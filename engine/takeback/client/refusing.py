@@ -59,6 +59,9 @@ PERMITTED_MAX = 10
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 """A handler's word on waiting is passed on up to a day."""
 
+FROZEN_SECONDS = 60
+"""A person thaws: asking again every second would only cost."""
+
 
 def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelope:
     """The refusal for one of our exceptions; raises it again when it is not one to be told."""
@@ -71,6 +74,8 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
         details["alternatives"] = list(problem.nearest)
     if isinstance(problem, errors.UnknownTool):
         details["alternatives"] = [*problem.nearest, *problem.others]
+    if isinstance(problem, errors.Frozen):
+        details["retry_after_s"] = FROZEN_SECONDS
     if isinstance(problem, errors.LimitExceeded):
         details["alternatives"] = [dict(one) for one in problem.left]
     if isinstance(problem, errors.RestoreConflict | errors.PreviewStale | errors.ApprovalMismatch):
@@ -89,7 +94,7 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
 _CHANGED = {
     "restore_conflict": "was changed since by somebody else",
     "preview_stale": "is not as it was previewed",
-    "approval_mismatch": "is not what was approved",
+    "approval_mismatch": "is not what is asked for",
 }
 
 
