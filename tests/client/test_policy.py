@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from takeback import Performed, Permission, Proposal
-from takeback.declare import GATED, Approval
+from takeback import NotDispatched, Performed, Permission, Proposal, Rejected, RetryTransaction
+from takeback.declare import GATED, REFUSE, Approval, Limit
 
 LETTER = {"to": "r-1", "subject": "due"}
 BOOK = {"book": "b1"}
@@ -113,6 +113,70 @@ def test_what_a_policy_refuses_is_not_recorded_and_a_repeat_is_answered_all_the_
     assert (again.ref, again.replayed) == (first.ref, True)
     assert (other.status, other.code) == ("refused", "no_access")
     assert desk.counts()["intents"] == 1
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Rejected("no"), NotDispatched("not now"), RetryTransaction("again")],
+    ids=["rejected", "not_dispatched", "retry"],
+)
+def test_a_policy_that_raises_what_a_handler_may_raise_is_a_broken_one(desk, caller, problem):
+    """An exception is no permission, and no end of the caller's transaction either."""
+
+    def policy(_):
+        raise problem
+
+    told = caller.call(desk.make_app(policy=policy), "send_letter", LETTER)
+    caller.commit()
+    assert told.status == "needs_approval"
+    assert cause_of(desk, told.ref) == "policy"
+
+
+def test_a_policy_that_changes_what_it_is_shown_changes_nothing_of_the_call(desk, caller):
+    """Two calls that it made look alike are two, each recorded as it came."""
+
+    def policy(proposal):
+        proposal.arguments["to"] = "nobody"
+        return Permission.ALLOW
+
+    app = desk.make_app(policy=policy)
+    told = [caller.call(app, "send_letter", LETTER | {"to": to}) for to in ("r-1", "r-2")]
+    again = caller.call(desk.app, "send_letter", LETTER)
+    caller.commit()
+    assert told[0].ref != told[1].ref
+    assert (again.ref, again.replayed) == (told[0].ref, True)
+    assert [one["affected"][0]["id"] for one in told] == ["r-1", "r-2"]
+
+
+def test_a_policy_cant_talk_a_limit_down(desk):
+    def policy(proposal):
+        proposal.arguments["amount"] = 1
+        return Permission.ALLOW
+
+    limit = Limit(money=100, currency="EUR", over=REFUSE)
+    app = desk.make_app(policy=policy, changed={"refund": {"limits": (limit,)}})
+    told = app.call(None, "refund", {"charge": "c-1", "amount": 500, "currency": "EUR"})
+    assert told.code == "limit_exceeded"
+    assert desk.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("approval", "once_more"),
+    [(Approval(argument="amount", over=100), False), (Approval(repeats=True), True)],
+    ids=["row", "repeat"],
+)
+def test_what_a_policy_refuses_no_row_has_a_person_asked_about(desk, caller, approval, once_more):
+    words = ["allow"] if once_more else []
+    app = desk.make_app(
+        policy=lambda _: words.pop() if words else "refuse",
+        changed={"refund": {"approval": approval}},
+    )
+    refund = {"charge": "c-1", "amount": 500, "currency": "EUR"}
+    first = caller.call(app, "refund", refund).ref if once_more else None
+    told = caller.call(app, "refund", refund, repeat_of=first)
+    caller.commit()
+    assert (told.status, told.code) == ("refused", "no_access")
+    assert desk.counts()["intents"] == int(once_more)
 
 
 # ── what the row wants ───────────────────────────────────────────────────────────────────────────

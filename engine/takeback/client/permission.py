@@ -6,7 +6,8 @@ What hangs on rows or on sums is looked at later, in the transaction: see ``clie
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -35,19 +36,19 @@ class Forbidden:
 
 
 def permission(context: Context, tool: Tool, proposal: Proposal) -> Asked | Forbidden | None:
-    """What has to be known before ``proposal`` is carried out; None when nothing has to be."""
+    """What has to be known before ``proposal`` is carried out; None when nothing has to be.
+
+    The strictest word holds: what the policy refuses, no row has a person asked about.
+    """
+    word = _word_of_policy(context, proposal)
+    if word is Permission.REFUSE:
+        return Forbidden()
     approval = tool.approval
     if approval is not None and approval.repeats and proposal.repeat_of is not None:
         return asked(tool, "repeat")
     if approval is not None and _wants_person(approval, proposal.arguments):
         return asked(tool, "row")
-    match _word_of_policy(context, proposal):
-        case Permission.REFUSE:
-            return Forbidden()
-        case Permission.ASK:
-            return asked(tool, "policy")
-        case _:
-            return None
+    return asked(tool, "policy") if word is Permission.ASK else None
 
 
 def require_granted(context: Context, intent: Intent, *, run: str | None, principal: str) -> None:
@@ -83,10 +84,17 @@ def _wants_person(approval: Approval, arguments: Mapping[str, Any]) -> bool:
 
 
 def _word_of_policy(context: Context, proposal: Proposal) -> Permission:
-    """A policy is other people's code: what it breaks with is no permission."""
+    """A policy is other people's code: what it breaks with is no permission, whatever it says.
+
+    It gets arguments of its own: those of the call are what is keyed, weighed and recorded.
+    """
     if context.policy is None:
         return Permission.ALLOW
-    answer = try_face(context.policy, proposal)
+    given = replace(proposal, arguments=deepcopy(dict(proposal.arguments)))
+    try:
+        answer = try_face(context.policy, given)
+    except (errors.HandlerError, errors.Conflict, errors.RetryTransaction) as problem:
+        answer = Broke(problem)
     if isinstance(answer, Broke):
         logger.error("policy_broke", tool=proposal.tool, exc_info=answer.problem)
         return Permission.ASK
