@@ -59,6 +59,7 @@ def test_a_denial_that_is_made_exits_with_zero_and_its_reason_is_shown_to_people
     shown = kiosk("show", ref).out
     assert re.search(r"denied +by dana at 20", shown)
     assert re.search(r"because +too generous", shown)
+    assert shown.splitlines()[-1].endswith("by dana")
     again = kiosk(*call("give", amount=500))
     assert again.exit == 1 and "too generous" not in again.err + again.out
 
@@ -72,6 +73,20 @@ def test_whoever_is_too_late_is_told_who_decided_and_exits_with_one(kiosk, ref):
     kiosk("deny", ref, "--principal", "dana")
     late = kiosk("approve", ref, "--principal", "robin")
     assert late.exit == 1 and f"too_late: dana denied {ref} at " in late.err
+
+
+def test_whoever_made_the_call_is_told_until_when_it_waits_and_where_to_decide(kiosk):
+    said = kiosk(*call("give", "--principal", "agent:till", amount=800)).out
+    ref = said.splitlines()[0].split()[-1]
+    assert re.search(r"waits until +20\d\d-", said)
+    assert re.search(rf"to decide +takeback show {ref}$", said, re.MULTILINE)
+    assert "waits until" not in kiosk("show", ref).out
+
+
+def test_a_decision_that_is_repeated_is_no_call_to_make_once_more(kiosk, ref):
+    kiosk("approve", ref, "--principal", "dana")
+    said = kiosk("approve", ref, "--principal", "robin").out
+    assert "(decided before)" in said and "--repeat-of" not in said
 
 
 def test_an_agent_and_who_made_the_call_are_refused(kiosk, ref):

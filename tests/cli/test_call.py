@@ -164,7 +164,7 @@ def test_a_call_without_arguments_says_which_are_missing(kiosk: Terminal):
     said = kiosk("call", "paint")
     assert said.exit == 1
     assert "- wall: is required\n" in said.err
-    assert "- colour: is required\n" in said.err
+    assert "- colour: is required; permitted white, green, blue\n" in said.err
 
 
 def test_a_restore_puts_things_back_and_twice_is_once(kiosk: Terminal, database_url: str):

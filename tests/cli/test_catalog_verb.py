@@ -73,3 +73,8 @@ def test_a_row_that_is_not_there_is_refused_with_the_nearest(kiosk: Terminal):
     said = kiosk("catalog", "show", "pain", "--json")
     assert (said.exit, said.code) == (1, "unknown_tool")
     assert said.document["error"]["alternatives"] == ["paint"]
+
+
+def test_a_row_says_when_a_person_decides(kiosk: Terminal):
+    assert "approval" in kiosk("catalog", "show", "give", "--json").document
+    assert kiosk("catalog", "show", "give").exit == 0

@@ -263,3 +263,37 @@ def test_calls_that_the_keys_of_today_would_do_again_are_named(
     assert said.exit == 1
     assert said.document["keys"] == [{"tool": "paint", "intents": 1, "looked_at": 1}]
     assert any("would be done again" in problem for problem in said.document["problems"])
+
+
+METER = """
+from pydantic import BaseModel
+from takeback import Takeback
+from takeback.declare import Catalog, Limit, Local, Tool, days
+
+class Read(BaseModel):
+    meter: str
+
+TOOL = Tool(
+    "note_meter", Read, description="Notes a meter.", effect=Local(retention=days(1)),
+    key=("meter",), limits=(Limit(per=days(1), count=3),),
+)
+
+class _Handler:
+    def perform(self, session, arguments): return None
+    def restore(self, session, original): return None
+
+app = Takeback(Catalog(TOOL), handlers={"note_meter": _Handler()})
+"""
+
+
+def test_people_read_what_is_left_under_each_limit_and_how_a_row_bounds_it(
+    kiosk: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "meter.py").write_text(METER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TAKEBACK_APP", "meter:app")
+    assert kiosk(*call("note_meter", meter="m-1")).exit == 0
+    out = kiosk("doctor").out
+    assert "  tool:note_meter  at most 3 calls within 1 day by this tool, 2 left" in out
+    row = kiosk("catalog", "show", "note_meter", "--json").document
+    assert row["limits"] == ["per 86400 s, count 3, scope tool, over approve"]

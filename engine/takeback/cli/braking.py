@@ -170,7 +170,7 @@ def _scope(
     said = {"tool": tool, "run": run, "tenant": tenant}
     given: Sequence[str] = [name for name, value in said.items() if value is not None]
     if len(given) + everything != 1:
-        raise Usage("expected one of: --tool T, --run R, --tenant N, --all")
+        raise Usage("expected exactly one of: --tool T, --run R, --tenant N, --all")
     empty = [name for name in given if not (said[name] or "").strip()]
     if empty:
         raise Usage(f"--{empty[0]} is empty; expected a name")

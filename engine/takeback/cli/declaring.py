@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +13,9 @@ from takeback.cli.door import door_of
 from takeback.cli.failure import DONE, REFUSED, Failure
 from takeback.cli.sheet import columns, field
 from takeback.cli.voice import plain
+
+if TYPE_CHECKING:
+    from takeback.declare import Approval, Limit
 
 
 def check(
@@ -104,7 +109,29 @@ def _row(bound: Any) -> dict[str, Any]:
     }
     if isinstance(effect, Remote):
         row["window_seconds"] = effect.window.total_seconds()
+        row["upstream"] = type(effect.upstream).__name__.lower()
         row["reversal"] = effect.reversal.value
     if isinstance(effect, Local) and effect.retention is not None:
         row["retention_days"] = effect.retention.total_seconds() / 86_400
+    if tool.approval is not None:
+        row["approval"] = _conditions(tool.approval)
+    if tool.limits:
+        row["limits"] = [_conditions(one) for one in tool.limits]
     return row
+
+
+def _conditions(declared: Approval | Limit) -> str:
+    """What a row says of an approval or a limit, as far as it says something.
+
+    >>> from takeback.declare import Limit, days
+    >>> _conditions(Limit(count=3, per=days(1)))
+    'per 86400 s, count 3, scope tool, over approve'
+    """
+    said = {one.name: getattr(declared, one.name) for one in fields(declared)}
+    if said.get("money") is None and "money" in said:
+        del said["argument"]
+    return ", ".join(
+        f"{name} {value.total_seconds():g} s" if isinstance(value, timedelta) else f"{name} {value}"
+        for name, value in said.items()
+        if value is not None and value is not False
+    )

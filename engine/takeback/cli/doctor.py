@@ -43,6 +43,7 @@ class Examination:
     document: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    limits: list[tuple[str, str]] = field(default_factory=list)
     away: bool = False
 
 
@@ -221,6 +222,7 @@ def _brakes(app: Takeback, found: Examination, *, is_current: bool) -> None:
     for scope, excess in app.limits_in_use():
         document = excess.to_json()
         found.document["limits"].append({**document, "scope": scope, "used": excess.used})
+        found.limits.append((f"  {scope}", excess.sentence()))
         if not excess.left:
             found.notes.append(f"a limit of {scope} is reached: {excess.sentence()}")
 
@@ -365,6 +367,8 @@ def _page(door: Door, found: Examination) -> list[str]:
         ]
         if tools:
             lines += columns(door.voice, ("  tool", "row", "effect", "handler"), tools)
+    if found.limits:
+        lines += ["", "limits", *columns(door.voice, ("  of", "what is left"), found.limits)]
     lines += ["", *(f"note: {plain(note)}" for note in found.notes)] if found.notes else []
     verdict = f"{len(found.problems)} wrong:" if found.problems else "nothing is wrong"
     return [*lines, "", door.voice.strong(verdict, "bad" if found.problems else "good")]

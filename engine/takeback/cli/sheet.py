@@ -90,7 +90,8 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
     head = voice.strong(status, _COLOR_OF.get(status, "bad"))
     if answer.get("ref"):
         head = f"{head}  {answer['ref']}"
-    lines = [f"{head}  (an answer given before)" if answer.get("replayed") else head]
+    was_said = "decided before" if answer.get("decided") else "an answer given before"
+    lines = [f"{head}  ({was_said})" if answer.get("replayed") else head]
     if answer.get("summary"):
         lines.append(f"  {plain(answer['summary'])}")
     lines += _found(answer)
@@ -98,6 +99,7 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
         lines += _error(answer["error"], app_option)
     lines += _affected(answer)
     lines += _foretold(answer)
+    lines += _waiting(answer, app_option)
     lines += _replay(answer)
     lines += restore_lines(answer, app_option)
     if answer.get("error") and answer.get("trace_id"):
@@ -161,7 +163,17 @@ def _foretold(answer: Mapping[str, Any]) -> Iterable[str]:
         yield field("to call", f"the same with --expect {answer['expect']}")
 
 
+def _waiting(answer: Mapping[str, Any], app_option: str) -> Iterable[str]:
+    """Until when a person may decide, and where they look; ``show`` itself says more."""
+    approval = answer.get("approval") or {}
+    if answer.get("ref") and "expires_at" in approval and "asked_at" not in approval:
+        yield field("waits until", approval["expires_at"])
+        yield field("to decide", f"takeback {app_option}show {shlex.quote(answer['ref'])}")
+
+
 def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
+    if answer.get("decided"):
+        return
     if answer.get("first_called_at"):
         yield field("first at", answer["first_called_at"])
     for one in answer.get("differs", ()):
@@ -206,7 +218,8 @@ def _error(error: Mapping[str, Any], app_option: str) -> Iterable[str]:
         yield field("again", f"in {error['retry_after_s']} s")
 
 
-# The sentence has it, or a program wants it; what is left are the values of either side.
+# The sentence has it, or a program wants it; what is left are the values of either side, and
+# what is permitted where the sentence does not say so.
 _SAID_BEFORE = frozenset(
     {"field", "code", "message", "repair", "suggestion", "permitted", "permitted_count"}
 )
@@ -215,11 +228,29 @@ _SAID_BEFORE = frozenset(
 def _violation(one: Mapping[str, Any]) -> str:
     said = f"{plain(one.get('field'))}: {plain(one.get('message', 'differs'))}"
     untold = _SAID_BEFORE | {"received"} if one.get("code") == "missing" else _SAID_BEFORE
-    sides = [f"{plain(name)} {_value(one[name])}" for name in one if name not in untold]
+    sides = [f"{plain(name)} {_value(one[name])}" for name in one if _is_told(one, name, untold)]
+    sides += _permitted(one, said)
     said = "; ".join([said, ", ".join(sides)]) if sides else said
     if one.get("suggestion") is not None:
         said += f"; did you mean {_value(one['suggestion'])}?"
     return said
+
+
+def _is_told(one: Mapping[str, Any], name: str, untold: frozenset[str]) -> bool:
+    return name not in untold and one[name] != []
+
+
+def _permitted(one: Mapping[str, Any], said: str) -> Iterable[str]:
+    """The values that may be sent instead, but for those that ``said`` names already.
+
+    >>> list(_permitted({"permitted": ["T-1", "T-2"], "permitted_count": 3}, "is no ticket"))
+    ['permitted T-1, T-2 and 1 more']
+    """
+    values = [_value(value) for value in one.get("permitted") or ()]
+    if not values or all(value in said for value in values):
+        return
+    more = one.get("permitted_count", len(values)) - len(values)
+    yield f"permitted {', '.join(values)}" + (f" and {more} more" if more > 0 else "")
 
 
 def event_of(stored: Stored, ref: str | None) -> dict[str, Any]:
@@ -248,7 +279,7 @@ def instant_text(micros: int) -> str:
 
 # Said elsewhere on the same page, or for machines alone.
 _UNTOLD = frozenset(
-    {"ref", "tool", "key", "arguments", "affected", "result", "error", "body", "saw"}
+    {"ref", "tool", "key", "arguments", "affected", "result", "error", "body", "saw", "reason"}
 )
 # Fields in microseconds that are no instants.
 _SPANS = frozenset({"window_us", "approval_us"})
