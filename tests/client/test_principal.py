@@ -43,7 +43,9 @@ def test_many_calls_are_made_on_behalf_of_one(desk, joined):
     assert desk.rows("SELECT DISTINCT on_behalf_of FROM takeback.intents") == [("dana",)]
 
 
-@pytest.mark.parametrize("wrong", ["", "robot:x", "two words", "x" * 201, 7, "a\nb"])
+@pytest.mark.parametrize(
+    "wrong", ["", "robot:x", "agent:", "user:", "two words", "x" * 201, 7, "a\nb"]
+)
 def test_somebody_on_whose_behalf_nobody_can_act_is_refused_by_name(desk, wrong):
     told = desk.app.call(None, "send_letter", LETTER, principal=ONE, on_behalf_of=wrong)
     assert told.code == "invalid_argument"

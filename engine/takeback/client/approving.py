@@ -52,7 +52,7 @@ REASON_LENGTH_MAX = 2000
 _HOW = {YES: "approved", NO: "denied"}
 
 _TOLD = {
-    "approved": "{by} approved {ref} at {at}; it can be taken back with `restore` until it begins",
+    "approved": "{by} approved {ref} at {at}; `status` says whether it can be taken back",
     "denied": "{by} denied {ref} at {at}; it never happens",
     "expired": "nobody decided about {ref} in time; the request was over at {at}",
     "cancelled": "{by} took {ref} back at {at}; it never happens",

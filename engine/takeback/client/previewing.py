@@ -290,7 +290,7 @@ def _stored(context: Context, tx: Tx, expect: str) -> Kept:
     if stored is not None:
         return stored
     look_alikes = list(_look_alikes(context, tx, token))
-    hint = f"; did you mean {look_alikes[0]!r}?" if look_alikes else ""
+    hint = f" (did you mean {look_alikes[0]!r}?)" if look_alikes else ""
     raise errors.PreviewStale(
         f"no preview of the last day has answered {shown(expect)!r}{hint}; preview the call, and "
         "send the 'expect' that it answers, or leave 'expect' out",

@@ -177,8 +177,13 @@ def identifier_violations(*, run: Any, principal: Any, on_behalf_of: Any = None)
     return [
         _violation(name, value, "malformed", said)
         for name, value in (("principal", principal), ("on_behalf_of", on_behalf_of))
-        if value is not None and ":" in value and not value.startswith(("agent:", "user:"))
+        if value is not None and ":" in value and not _names_somebody(value)
     ]
+
+
+def _names_somebody(principal: str) -> bool:
+    kind, _, name = principal.partition(":")
+    return kind in ("agent", "user") and name != ""
 
 
 _PRINTABLE = "printable characters without white space"

@@ -297,7 +297,7 @@ def restore_call(
     if redone := outcome.get("redone"):
         return _call(redone["ref"], None, "takes back what was done anew", ()), None
     if intent.restores is not None and state in CANCELLABLE:
-        return None, "it is on its way to be taken back; ask for its status"
+        return None, "its own taking back is still on its way; ask for its status"
     if is_cancellable(intent):
         if intent.due_at is not None:
             guard_s = tool.effect.guard_s if isinstance(tool.effect, Remote) else 0.0
