@@ -171,10 +171,24 @@ def test_an_agent_can_neither_freeze_nor_thaw(office):
         {"tool": "ship", "reason": " "},
         {"tool": "ship", "principal": "two words"},
         {"run": "two words"},
+        {"tool": "ship", "run": ""},
+        {"tool": ""},
+        {"tool": ["ship"]},
+        {"tool": "ship", "reason": None},
+        {"tool": "ship", "reason": "\ud800"},
+        {"tool": "ship", "reason": "a\0b"},
+        {"tenant": ""},
+        {"tenant": "two words"},
+        {"tenant": "t" * 101},
+        {"tenant": "\ud800"},
+        {"tenant": {}},
+        {"tool": "ship", "patience_seconds": "long"},
+        {"tool": "ship", "patience_seconds": float("nan")},
     ],
-    ids=["nothing", "two", "one and all", "no reason", "no principal", "no run"],
+    ids=range(19),
 )
 def test_a_freeze_that_is_not_clear_is_refused(office, said):
+    """Before anything is stopped, and in words: whatever it was that came."""
     with pytest.raises(InvalidArguments):
         office.freeze(**(WHY | said))
     assert office.freezes() == []
@@ -268,7 +282,26 @@ def test_who_sits_on_an_overdue_intent_does_not_hold_up_a_thaw(database_url, off
     assert (thawed.postponed, len(thawed.thawed)) == (2, 1)
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf"), 5000.0])
+def test_a_freeze_of_a_tool_that_the_catalog_no_longer_has_can_be_ended(
+    database_url, office, world, clock
+):
+    """A deploy may take away the row; what was held is put off with the others."""
+    (ref,) = letters(office, 1, "ship")
+    office.freeze(tool="ship", **WHY)
+    later = Office(database_url, world, rows=[row("send_letter", Remote(upstream=BLIND))])
+    try:
+        thawed = later.thaw(tool="ship", reason="mended", principal="dana")
+        with pytest.raises(UnknownTool):
+            later.thaw(tool="ship", reason="mended", principal="dana")
+    finally:
+        later.close()
+    assert (len(thawed.thawed), thawed.postponed) == (1, 1)
+    assert office.freezes() == []
+    clock.advance(5)
+    assert drain(office, clock) == 1 and office.state(ref) == "succeeded"
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf"), 5000.0, "5", None])
 def test_a_rate_that_is_none_is_refused(office, rate):
     office.freeze(tool="ship", **WHY)
     with pytest.raises(InvalidArguments):

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
+from takeback.client.body import words
 from takeback.client.context import Context
 from takeback.client.owning import in_own_transaction
 from takeback.client.request import identifier_violations
@@ -43,6 +45,7 @@ RATE_MAX = 1000.0
 
 ROUNDS_MAX = 3
 REASON_LENGTH_MAX = 500
+TENANT_LENGTH_MAX = 100
 
 HELD_LOOKS = 10
 HELD_SECONDS = 0.05
@@ -104,7 +107,9 @@ def freeze(
     is waited for, at most ``patience_seconds``. Raises PersonRequired, InvalidArguments,
     UnknownTool and DatabaseUnavailable.
     """
-    _require(context, scope, reason=reason, principal=principal)
+    violations = [] if _is_number(patience_seconds) else [_patience(patience_seconds)]
+    _require(context, scope, reason=reason, principal=principal, more=violations)
+    _require_tool(context, scope)
     made = in_own_transaction(
         context, lambda tx: braking.freeze(tx, scope, reason=reason, by=principal)
     )
@@ -132,10 +137,10 @@ def thaw(
     """Lets ``scope`` go on, ``rate`` overdue intents a second, the longest due first.
 
     Each of them rests a while first, in which it can still be taken back. That is written while
-    all is still frozen; interrupted, it is done again. Ends the freezes of exactly ``scope``.
-    Raises as ``freeze`` does.
+    all is still frozen; interrupted, it is done again. Ends the freezes of exactly ``scope``, also
+    of a tool that the catalog no longer has. Raises as ``freeze`` does.
     """
-    violations = [_violation("rate", rate, f"must be more than 0, and {RATE_MAX:g} at most")]
+    violations = [_violation("rate", shown(rate), f"must be more than 0, and {RATE_MAX:g} at most")]
     _require(
         context,
         scope,
@@ -145,6 +150,8 @@ def thaw(
     )
     with context.database.statements() as tx:
         is_frozen = any(one.scope == scope for one in braking.in_force(tx))
+    if not is_frozen:
+        _require_tool(context, scope)
     postponed = _put_off(context, scope, rate, progress) if is_frozen else 0
     thawed = in_own_transaction(
         context, lambda tx: braking.thaw(tx, scope, reason=reason, by=principal)
@@ -172,7 +179,8 @@ def scope_of(
 
     Raises InvalidArguments.
     """
-    said = [name for name, value in (("tool", tool), ("run", run), ("tenant", tenant)) if value]
+    given = (("tool", tool), ("run", run), ("tenant", tenant))
+    said = [name for name, value in given if value is not None]
     if everything:
         said.append("everything")
     if len(said) != 1:
@@ -180,7 +188,7 @@ def scope_of(
         raise errors.InvalidArguments([_violation("scope", ", ".join(said) or None, message)])
     if everything:
         return Scope()
-    return Scope(tenant=tenant or context.tenant, tool=tool, run=run)
+    return Scope(tenant=context.tenant if tenant is None else tenant, tool=tool, run=run)
 
 
 def _require(
@@ -192,23 +200,52 @@ def _require(
     more: Sequence[Violation] = (),
 ) -> None:
     violations = [*identifier_violations(run=scope.run, principal=principal), *more]
-    if not reason.strip() or len(reason) > REASON_LENGTH_MAX or "\0" in reason:
+    if not _is_text(reason, REASON_LENGTH_MAX):
         message = f"must be text of 1 to {REASON_LENGTH_MAX} characters"
         violations.append(_violation("reason", shown(reason), message))
+    if scope.tenant is not None and not _is_tenant(scope.tenant):
+        message = f"must be 1 to {TENANT_LENGTH_MAX} printable characters without white space"
+        violations.append(_violation("tenant", shown(scope.tenant), message))
+    if scope.tool is not None and not _is_text(scope.tool, REASON_LENGTH_MAX):
+        violations.append(_violation("tool", shown(scope.tool), "must be the name of a tool"))
     if violations:
         raise errors.InvalidArguments(violations)
     if is_agent(principal):
         raise errors.PersonRequired("only a person may freeze and thaw")
+
+
+def _require_tool(context: Context, scope: Scope) -> None:
+    """A name that is mistyped stops nothing, and nobody would know."""
     if scope.tool is not None and len(context.registry):
         context.registry.tool(scope.tool)
+
+
+def _is_text(value: Any, length_max: int) -> bool:
+    """Whether it says something, and can be stored as it is."""
+    is_short = isinstance(value, str) and len(value) <= length_max
+    return is_short and value.strip() != "" and words(value) == value
+
+
+def _is_tenant(value: Any) -> bool:
+    is_usable = _is_text(value, TENANT_LENGTH_MAX) and value.isprintable()
+    return is_usable and not any(character.isspace() for character in value)
+
+
+def _patience(value: object) -> Violation:
+    return _violation("patience_seconds", shown(value), "must be a number of seconds")
 
 
 def _violation(field: str, received: object, message: str) -> Violation:
     return Violation(field=field, code="malformed", message=message, received=received)
 
 
-def _is_rate(rate: float) -> bool:
-    return not math.isnan(rate) and 0 < rate <= RATE_MAX
+def _is_rate(rate: Any) -> bool:
+    return _is_number(rate) and 0 < rate <= RATE_MAX
+
+
+def _is_number(value: Any) -> bool:
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_one and not math.isnan(value)
 
 
 def _put_off(context: Context, scope: Scope, rate: float, progress: Progress | None) -> int:
