@@ -99,6 +99,20 @@ def test_over_a_limit_that_refuses_it_says_what_is_left_and_is_no_intent(databas
     assert cases(database_url) == len(office.list()) == 1
 
 
+def test_sums_beyond_what_a_column_holds_are_over_the_limit_and_break_nothing(database_url, make):
+    """Whoever claims an absurd number of rows does not end the calls of all others."""
+    office = make(Limit(rows=2**63 - 1))
+    with psycopg.connect(database_url) as connection:
+        office.call(None, "file_case", {"to": "a"})
+        office.call(None, "file_case", {"to": "b"})
+        connection.execute("UPDATE takeback.limit_entries SET rows = %s", [2**63 - 1])
+
+    told = office.call(None, "file_case", {"to": "c"})
+
+    assert told.status == "needs_approval"
+    assert [one.left for _, one in office.limits_in_use()] == [0]
+
+
 def test_a_repeat_at_the_limit_is_a_replay(make):
     office = make(Limit(count=1, over=REFUSE))
     first = office.call(None, "file_case", {"to": "a"})

@@ -53,12 +53,11 @@ USAGE = Statement(
     lock="none",
     text=text(f"""
 WITH {_WANTED}
-SELECT w.number, stands.count, stands.money, stands.rows
+SELECT w.number, stands.count, CAST(stands.money AS text), CAST(stands.rows AS text)
 FROM wanted AS w CROSS JOIN LATERAL (
     SELECT count(*) AS count,
-           CAST(coalesce(sum(e.money) FILTER (WHERE e.currency = w.currency), 0) AS bigint)
-               AS money,
-           CAST(coalesce(sum(greatest(e.rows, i.affected_count)), 0) AS bigint) AS rows
+           coalesce(sum(e.money) FILTER (WHERE e.currency = w.currency), 0) AS money,
+           coalesce(sum(greatest(e.rows, i.affected_count)), 0) AS rows
     FROM {_WITHIN} AS e CROSS JOIN LATERAL {_INTENT} AS i
     WHERE (e.released OR NOT CAST(:released_only AS boolean))
       AND e.intent_id <> ALL (CAST(:without AS uuid[]))) AS stands
@@ -181,7 +180,8 @@ def usage(
     }
     sums = [Usage()] * len(wanted)
     for number, count, money, rows in tx.rows(USAGE, parameters):
-        sums[number] = Usage(count=count, money=money, rows=rows)
+        # What is added up has no bound: as a bigint it would end every call that looks at it.
+        sums[number] = Usage(count=count, money=int(money), rows=int(rows))
     return sums
 
 
