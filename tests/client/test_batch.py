@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from takeback import Call, InvalidReference, Rejected
 from takeback.model.errors import UnsupportedConnection
@@ -322,6 +323,27 @@ def told(answers):
         (answer.status, answer.code, answer.get("replayed"), answer.get("affected"))
         for answer in answers
     ]
+
+
+@pytest.mark.parametrize("owned", [True, False], ids=["own", "joined"])
+def test_a_read_that_breaks_its_sql_breaks_no_other_call_of_its_batch(desk, callers, owned):
+    def broken(session, arguments):
+        session.execute(text("SELECT 1 / 0"))
+
+    desk.case("good")
+    desk.case("bad", broken)
+    calls = [
+        Call(tool="act", arguments={"case": "good"}),
+        Call(tool="look", arguments={"case": "bad"}),
+        Call(tool="send_letter", arguments={"to": "a", "subject": "b"}),
+        Call(tool="set_state", arguments={"book": "b1", "state": "out"}),
+    ]
+    caller = callers("psycopg")
+    told = desk.app.call_many(None, calls) if owned else caller.call_many(desk.app, calls)
+    caller.commit()
+    assert [one.status for one in told] == ["done", "unavailable", "scheduled", "done"]
+    assert sorted(desk.states().values()) == ["held", "succeeded", "succeeded"]
+    assert desk.book("b1")[2] == "out"
 
 
 @settings(

@@ -153,7 +153,7 @@ def call_in(
     """
     bound = request.bound
     if isinstance(bound.tool.effect, Read):
-        return _look(context, tx, request)
+        return _look(context, tx, request, is_alone=pauses is None)
     if request.repeat_of is not None and not meant:
         require_first(context, tx, request)
     pauses = iter(BUSY_PAUSES) if pauses is None else pauses
@@ -196,11 +196,14 @@ def _recorded(
         return _record(context, tx, request, pauses, rejected=problem)
 
 
-def _look(context: Context, tx: Tx, request: Request) -> Envelope:
-    """A read changes nothing and is not recorded; what it breaks stays inside its savepoint."""
+def _look(context: Context, tx: Tx, request: Request, *, is_alone: bool) -> Envelope:
+    """A read changes nothing and is not recorded; what it breaks stays inside its savepoint.
+
+    Only a transaction of our own with nothing else in it may be broken.
+    """
     bound = request.bound
     try:
-        with nullcontext() if tx.owned else tx.savepoint():
+        with nullcontext() if tx.owned and is_alone else tx.savepoint():
             done = local.run_face(
                 tx, bound.name, partial(_matches, bound.handler.perform), request.arguments.model
             )
