@@ -5,6 +5,7 @@ import json
 import pytest
 
 from takeback.declare import RUN, Key
+from takeback.model.errors import PersonRequired
 
 LETTER = {"to": "r-1", "subject": "due"}
 ONE, OTHER = "agent:one", "agent:other"
@@ -157,3 +158,44 @@ def test_a_run_of_another_tenant_is_another_run(desk):
     one = ours.call(None, "send_letter", LETTER, run="r-1")
     assert theirs.call(None, "send_letter", LETTER, run="r-1").replayed is False
     assert ours.call(None, "send_letter", LETTER, run="r-1").ref == one.ref
+
+
+# ── other spellings ──────────────────────────────────────────────────────────────────────────────
+
+REFUND = {"charge": "ch_2", "amount": 90_000, "currency": "EUR"}
+
+
+@pytest.mark.parametrize(
+    ("caller_name", "approver"),
+    [
+        ("dana", "user:user:dana"),
+        ("user:user:dana", "dana"),
+        ("dana", "Dana"),
+        ("user:dana", "user:DANA"),
+        ("andr\u00e9", "andre\u0301"),
+        ("dana", "\uff44\uff41\uff4e\uff41"),
+    ],
+    ids=["twice", "once", "capital", "capitals", "parts", "wide"],
+)
+def test_who_has_made_a_call_approves_it_in_no_other_spelling(desk, caller_name, approver):
+    ref = desk.app.call(None, "refund", REFUND, principal=caller_name).ref
+    told = desk.app.approve(None, ref, principal=approver)
+    assert (told.code, desk.state(ref)) == ("no_access", "awaiting_approval")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["user:agent:one", "user:Agent:one", "user:user:agent:one", "agent\uff1aone"],
+    ids=["user", "capital", "users", "wide"],
+)
+def test_an_agent_is_one_in_every_spelling(desk, name):
+    """It decides nothing, forces nothing, freezes nothing, and takes back only its own."""
+    ref = desk.app.call(None, "refund", REFUND, principal="agent:support").ref
+    letter = desk.app.call(None, "send_letter", LETTER, principal=OTHER).ref
+    assert desk.app.approve(None, ref, principal=name).code == "no_access"
+    assert desk.app.deny(None, ref, principal=name).code == "no_access"
+    assert desk.app.restore(None, letter, principal=name).code == "no_access"
+    assert desk.app.restore(None, letter, principal=name, force=True).code == "no_access"
+    with pytest.raises(PersonRequired):
+        desk.app.freeze(tool="refund", reason="odd", principal=name)
+    assert (desk.state(ref), desk.state(letter)) == ("awaiting_approval", "held")

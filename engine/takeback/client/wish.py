@@ -11,6 +11,7 @@ from takeback.client.request import identifier_violations
 from takeback.client.restore_tool import RESTORE
 from takeback.model import errors
 from takeback.model.arguments import validate
+from takeback.model.principal import is_agent
 from takeback.model.ref import Ref
 
 
@@ -43,7 +44,7 @@ def wish_for(ref: str, *, run: str | None, principal: str, force: bool, trace_id
     violations = identifier_violations(run=run, principal=principal)
     if violations:
         raise errors.InvalidArguments(violations)
-    if force and principal.startswith("agent:"):
+    if force and is_agent(principal):
         raise errors.PersonRequired("only a person may force a restore")
     return Wish(
         ref=ref,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 UNNAMED = "agent:unknown"
 """Who acts where the code that calls does not say."""
 
@@ -10,18 +12,32 @@ _USER = "user:"
 
 
 def is_agent(principal: str) -> bool:
-    """Whether it is an agent's; only persons approve, force and freeze.
+    """Whether it is an agent's, in any spelling; only persons approve, force and freeze.
 
     >>> is_agent("agent:support"), is_agent("dana")
     (True, False)
+    >>> is_agent("user:agent:support")
+    True
     """
-    return principal.startswith(_AGENT)
+    return _plain(principal).startswith(_AGENT)
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether both name the same one: "user:dana" is "dana".
+    """Whether both name the same one: "user:dana", "Dana" and "dana" do.
 
-    >>> is_same("user:dana", "dana"), is_same("agent:dana", "dana")
+    >>> is_same("user:Dana", "dana"), is_same("agent:dana", "dana")
     (True, False)
     """
-    return one.removeprefix(_USER) == other.removeprefix(_USER)
+    return _plain(one) == _plain(other)
+
+
+def _plain(principal: str) -> str:
+    """The one spelling in which two are compared, since a person's second hand is no second person.
+
+    A name written wide, in capitals, in parts or as "user:user:" is the same name.
+    """
+    folded = unicodedata.normalize("NFKC", principal).casefold()
+    plain = unicodedata.normalize("NFKC", folded)
+    while plain.startswith(_USER):
+        plain = plain.removeprefix(_USER)
+    return plain
