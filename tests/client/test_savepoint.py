@@ -6,6 +6,7 @@ import contextlib
 import psycopg
 import pytest
 from sqlalchemy import create_engine, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -333,6 +334,31 @@ def test_a_read_that_breaks_leaves_the_callers_transaction_usable(desk, joined):
     assert envelope["repeat_can_succeed"] is True
     joined.commit()
     assert desk.book("mine") is not None
+
+
+@pytest.mark.parametrize("door", ["call", "preview"])
+def test_a_handler_that_says_nothing_of_its_failed_statement_has_broken(desk, joined, door):
+    """The transaction is as usable as before, so nobody is told to roll it back."""
+
+    def silent(session, arguments):
+        session.execute(text("UPDATE desk.books SET state = 'lost'"))
+        with contextlib.suppress(DBAPIError):
+            session.execute(text("SELECT 1 / 0"))
+
+    desk.case("silent", silent)
+    arguments = {"case": "silent"}
+    tool = "act" if door == "call" else "preview"
+    said = arguments if door == "call" else {"tool": "act", "arguments": arguments}
+    told = joined.call(desk.app, tool, said)
+    assert (told.code, told["effect"], told["repeat_can_succeed"]) == (
+        "internal_error",
+        "none",
+        False,
+    )
+    assert joined.sql("SELECT state FROM desk.books WHERE id = 'b1'") == [("in",)]
+    joined.commit()
+    assert desk.is_empty()
+    assert desk.app.call(None, "act", arguments).code == "internal_error"
 
 
 def test_a_handler_that_rolls_back_is_told_off_and_changes_nothing(desk, caplog):

@@ -38,6 +38,11 @@ _ENDED = (
     "leave out session.commit() and session.rollback()"
 )
 
+_SILENT = (
+    "a statement of the handler has failed, and the handler went on: "
+    "let the error through, or run the statement in session.begin_nested()"
+)
+
 
 def face_in(tx: Tx, intent: Intent, tool: str, face: Face, *arguments: Any) -> Performed:
     """What ``face`` did with the transaction's session, on behalf of ``intent``.
@@ -58,6 +63,8 @@ def run_face(tx: Tx, tool: str, face: Face, *arguments: Any) -> Performed:
     """
     answer = try_face(_in_session, tx.session, face, *arguments)
     if not isinstance(answer, Broke):
+        if tx.is_aborted:
+            raise errors.HandlerBroke(tool) from RuntimeError(_SILENT)
         return performed(answer)
     if tx.is_lost:
         raise errors.DatabaseUnavailable(GONE) from answer.problem
