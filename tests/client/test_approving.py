@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from enum import StrEnum
 
 import pytest
 
@@ -87,9 +88,57 @@ def test_whatever_is_not_the_word_approve_means_no(desk, decision):
     assert desk.world.done == []
 
 
-def test_the_word_approve_means_yes(desk):
+class Agrees:
+    """Says that it is equal to anything; or nothing at all."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, said):
+        self.said = said
+
+    def __eq__(self, other):
+        return self.said()
+
+    def __str__(self):
+        return self.said()
+
+
+class Obliging(str):
+    """A text that says that it is every other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+def broken():
+    raise RuntimeError("no word")
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [Agrees(lambda: True), Agrees(broken), Obliging("no")],
+    ids=["agrees", "breaks", "obliging"],
+)
+def test_what_only_says_of_itself_that_it_is_the_word_means_no(desk, decision):
     ref = ask(desk)
-    answer = desk.app.decide(None, ref, "approve", principal="dana")
+    answer = desk.app.decide(None, ref, decision, principal="dana")
+    assert (answer.code, answer["taken_for"]) == ("approval_denied", "deny")
+
+
+class Word(StrEnum):
+    """The words of somebody's own program."""
+
+    YES = "approve"
+
+
+@pytest.mark.parametrize("word", ["approve", Word.YES], ids=["text", "enum"])
+def test_the_word_approve_means_yes(desk, word):
+    ref = ask(desk)
+    answer = desk.app.decide(None, ref, word, principal="dana")
     assert (answer.status, "taken_for" in answer) == ("scheduled", False)
 
 
@@ -139,7 +188,7 @@ def test_a_principal_that_can_not_be_one_is_refused(desk, principal):
 
 def test_a_reason_that_is_no_text_is_refused_and_nothing_is_decided(desk):
     ref = ask(desk)
-    for reason in (7, "x" * 2001, "a\0b"):
+    for reason in (7, "x" * 2001, "a\0b", "lone \ud800"):
         assert desk.app.deny(None, ref, principal="dana", reason=reason).code == "invalid_argument"
     assert desk.state(ref) == "awaiting_approval"
 

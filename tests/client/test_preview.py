@@ -304,6 +304,11 @@ def test_a_tool_that_is_not_there_is_refused_with_its_look_alike(desk: Desk):
     assert told.error is not None and told.error["alternatives"][0] == "delete_book"
 
 
+@pytest.mark.parametrize("tool", [["act"], {"act": 1}, 7, None, "\ud800"], ids=range(5))
+def test_what_is_no_name_of_a_tool_is_refused_as_one(desk: Desk, tool: Any):
+    assert desk.app.preview(None, tool, {"case": "x"}).code == "unknown_tool"
+
+
 def test_an_expectation_beside_a_preview_is_refused(desk: Desk):
     told = desk.app.call(None, "preview", DELETION, expect="preview-00000000")
     assert told.code == "unknown_argument"

@@ -21,6 +21,7 @@ from takeback.client.body import words
 from takeback.client.calling import BUSY_PAUSES
 from takeback.client.context import Context
 from takeback.client.course import Course
+from takeback.client.face import Broke, try_face
 from takeback.client.faulting import as_it_is, guarded
 from takeback.client.local import sealed_body
 from takeback.client.looking import find, row_of
@@ -92,9 +93,9 @@ def decide(
     Answers with the intent as it is then, refusals and faults included. ``expect`` is that of the
     request that was looked at. Raises RetryTransaction and TransactionAborted.
     """
-    word: Literal["approve", "deny"] = "deny"
-    if isinstance(decision, str) and decision == YES:
-        word = "approve"
+    # Its text is compared, never what it says of itself to be equal to.
+    said = str.__str__(decision) if isinstance(decision, str) else None
+    word: Literal["approve", "deny"] = "approve" if said == YES else "deny"
     answered = guarded(
         context,
         Course(tool=word, principal=principal),
@@ -103,9 +104,11 @@ def decide(
         ),
         as_it_is,
     )
-    if decision in (YES, NO):
+    if said in (YES, NO):
         return answered
-    return answered.amended({"decision_received": shown(words(decision)), "taken_for": NO})
+    received = try_face(words, decision)
+    told = type(decision).__name__ if isinstance(received, Broke) else received
+    return answered.amended({"decision_received": shown(told), "taken_for": NO})
 
 
 def _decided(
@@ -144,8 +147,8 @@ def _decided(
 
 def _text_violations(**given: Any) -> Iterator[Violation]:
     for name, value in given.items():
-        is_usable = isinstance(value, str) and len(value) <= REASON_LENGTH_MAX and "\0" not in value
-        if value is not None and not is_usable:
+        is_short = isinstance(value, str) and len(value) <= REASON_LENGTH_MAX
+        if value is not None and not (is_short and words(value) == value):
             yield Violation(
                 field=name,
                 code="malformed",

@@ -116,7 +116,7 @@ def preview(
     return guarded(
         context,
         Course(tool=tool, run=run, principal=principal),
-        lambda inside: _preview(inside, given, tool, arguments, run=run, principal=principal),
+        lambda inside: _preview(inside, given, str(tool), arguments, run=run, principal=principal),
         as_it_is,
     )
 
