@@ -29,8 +29,10 @@ answers: structlog.stdlib.BoundLogger = structlog.wrap_logger(
     logging.getLogger("takeback.answers"),
     processors=_BEFORE,
     wrapper_class=structlog.stdlib.BoundLogger,
-)
-"""At debug, a line for each answer that leaves, with its sizes: wanted apart from the rest."""
+).bind()
+"""At debug, a line for each answer that leaves, with its sizes: wanted apart from the rest.
+
+Bound once, since every answer asks it whether that is wanted."""
 
 
 def configure(kind: str, *, brief: bool = False, answered: bool = False) -> None:

@@ -29,6 +29,10 @@ REFUSED = {
 """Why, where nobody has said more."""
 
 
+_UNWORDED = Wording(subject="")
+"""The sentences of a row that has none of its own, behind the tool's name."""
+
+
 def summary_of(
     intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
 ) -> str:
@@ -64,17 +68,17 @@ def _sentence(
     intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
 ) -> str:
     wording = tool.wording
-    subject = _fill(wording.subject, bodies) if wording else f"{tool.name}"
+    subject = _fill(wording.subject, bodies) if wording else tool.name
     match status:
         case Status.SCHEDULED:
             until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
-            template = wording.scheduled if wording else Wording(subject="").scheduled
+            template = (wording or _UNWORDED).scheduled
             return f"{subject} {_fill(template, bodies, until=until)}."
         case Status.DONE:
-            tail = _fill(wording.done, bodies) if wording else "is done"
+            tail = _fill((wording or _UNWORDED).done, bodies)
             return str((bodies.get("result") or {}).get("summary") or f"{subject} {tail}.")
         case Status.TAKEN_BACK:
-            tail = _fill(wording.taken_back, bodies) if wording else "was taken back"
+            tail = _fill((wording or _UNWORDED).taken_back, bodies)
             never = " It never happened." if state is State.CANCELLED else ""
             return f"{subject} {tail}.{never}"
         case Status.NEEDS_APPROVAL:
@@ -90,17 +94,22 @@ def _sentence(
             return f"{subject} was refused: {message_of(state, bodies)}"
 
 
-class _Gaps(dict[str, Any]):
-    """Fills a template even after its arguments were forgotten."""
+class _Values(dict[str, Any]):
+    """What fills a template: arguments as it names them, and a gap for what was forgotten."""
 
-    def __missing__(self, name: str) -> str:
-        return "…"
+    def __init__(self, arguments: Mapping[str, Any], more: Mapping[str, str]) -> None:
+        super().__init__(more)
+        self._arguments = arguments
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self._arguments:
+            return "…"
+        return shown(as_stored(self._arguments[name]))
 
 
 def _fill(template: str, bodies: Mapping[str, Any], **more: str) -> str:
     """The sentence; of a long argument it has the beginning, since an answer stays short."""
-    arguments = bodies.get("arguments") or {}
-    values = _Gaps({name: shown(as_stored(value)) for name, value in arguments.items()} | more)
+    values = _Values(bodies.get("arguments") or {}, more)
     try:
         return template.format_map(values)
     except (TypeError, ValueError):
