@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from takeback import InvalidReference, NotDispatched, OutcomeUnknown, Performed, Rejected
+from takeback.declare import Limit
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import HandlerBroke
 from tests.client.desk import Book
@@ -359,6 +360,58 @@ def test_a_handler_that_says_nothing_of_its_failed_statement_has_broken(desk, jo
     joined.commit()
     assert desk.is_empty()
     assert desk.app.call(None, "act", arguments).code == "internal_error"
+
+
+@pytest.mark.filterwarnings("ignore:nested transaction already deassociated")
+@pytest.mark.parametrize("door", ["call", "preview"])
+@pytest.mark.parametrize("statement", [None, "COMMIT", " /* so */ end;", "prepare transaction 'x'"])
+def test_a_handler_commits_nothing_behind_the_back_of_its_session(desk, door, statement):
+    """Else a preview would be a call, and a refusal would have changed something."""
+
+    def hasty(session, arguments):
+        session.execute(text(CHANGE))
+        if statement is None:
+            session.connection().commit()
+        else:
+            session.execute(text(statement))
+
+    desk.case("hasty", hasty)
+    arguments = {"case": "hasty"}
+    said = arguments if door == "call" else {"tool": "act", "arguments": arguments}
+    told = desk.app.call(None, "act" if door == "call" else "preview", said)
+    assert (told.code, told["effect"]) == ("internal_error", "none")
+    assert desk.is_empty()
+    assert desk.book("b1")[2] == "in" and desk.book("mine") is None
+
+
+def test_a_handler_may_still_go_back_to_a_savepoint_of_its_own(desk, joined):
+    def careful(session, arguments):
+        session.execute(text("SAVEPOINT mine"))
+        session.execute(text("UPDATE desk.books SET state = 'lost'"))
+        session.execute(text("ROLLBACK TO SAVEPOINT mine"))
+        with session.begin_nested() as inner:
+            session.execute(text("UPDATE desk.books SET state = 'lost'"))
+            inner.rollback()
+
+    desk.case("careful", careful)
+    assert joined.call(desk.app, "act", {"case": "careful"}).status == "done"
+    joined.commit()
+    assert desk.book("b1")[2] == "in"
+
+
+@pytest.mark.parametrize("limits", [(), (Limit(count=9),)], ids=["plain", "limited"])
+def test_a_look_for_drift_that_breaks_leaves_the_callers_transaction_usable(desk, joined, limits):
+    def broken(session, original):
+        session.execute(text("SELECT 1 / 0"))
+
+    desk.case("shaky", drift=broken)
+    app = desk.make_app(changed={"act_standing": {"limits": limits}})
+    app.call(None, "act_standing", {"case": "shaky"})
+    again = joined.call(app, "act_standing", {"case": "shaky"})
+    assert (again.code, again["effect"]) == ("internal_error", "none")
+    assert joined.call(app, "send_letter", {"to": "a", "subject": "b"}).status == "scheduled"
+    joined.commit()
+    assert sorted(desk.states().values()) == ["held", "succeeded"]
 
 
 def test_a_handler_that_rolls_back_is_told_off_and_changes_nothing(desk, caplog):

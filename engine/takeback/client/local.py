@@ -7,10 +7,12 @@ name the intent on whose behalf rows change; ``takeback.records`` and triggers r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session, SessionTransaction
 
 from takeback.catalog.registry import Bound
@@ -77,7 +79,7 @@ def run_face(tx: Tx, tool: str, face: Face, *arguments: Any) -> Performed:
 
 def _in_session(session: Session, face: Face, *arguments: Any) -> Any:
     """A handler ends no transaction: what it does is undone, or committed, by who opened it."""
-    session.connection()
+    connection = session.connection()
     before = _innermost(session)
 
     def refuse(_: Session) -> None:
@@ -86,13 +88,45 @@ def _in_session(session: Session, face: Face, *arguments: Any) -> Any:
 
     event.listen(session, "before_commit", refuse)
     try:
-        answer = call_face(face, session, *arguments)
+        with _kept_open(connection):
+            answer = call_face(face, session, *arguments)
     finally:
         event.remove(session, "before_commit", refuse)
     session.flush()
     if _innermost(session) is not before:
         raise RuntimeError(_ENDED)
     return answer
+
+
+@contextmanager
+def _kept_open(connection: Connection) -> Iterator[None]:
+    """Behind the session's back the transaction can't be committed either, nor by a statement.
+
+    A preview that was committed would be a call that nobody has made.
+    """
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError(_ENDED)
+
+    def look(_: Connection, __: Any, statement: str, *___: Any) -> None:
+        if _ENDS.match(statement):
+            raise RuntimeError(_ENDED)
+
+    event.listen(connection, "commit", refuse)
+    event.listen(connection, "before_cursor_execute", look)
+    try:
+        yield
+    finally:
+        event.remove(connection, "commit", refuse)
+        event.remove(connection, "before_cursor_execute", look)
+
+
+_ENDS = re.compile(
+    r"(?:\s|;|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:commit|end|abort|prepare\s+transaction|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A statement that ends a transaction; one that goes back to a savepoint does not."""
 
 
 def _innermost(session: Session) -> SessionTransaction | None:
@@ -135,7 +169,8 @@ def stands(tx: Tx, bound: Bound, twin: Entry) -> bool:
     except (errors.InvalidCatalog, errors.InvalidArguments):
         # Another release recorded it in a form that this one can't read: it is not done again.
         return True
-    return not run_face(tx, bound.name, bound.handler.drift, original).result
+    with tx.savepoint():
+        return not run_face(tx, bound.name, bound.handler.drift, original).result
 
 
 def original_of(bound: Bound, entry: Entry) -> Original:
