@@ -248,6 +248,19 @@ def test_a_yes_to_the_first_request_is_none_to_the_second(desk):
     assert desk.world.done == [("refund", 90_000)]
 
 
+def test_a_decision_repeated_with_what_was_seen_is_that_decision_and_with_less_is_none(desk):
+    ref, other = ask(desk), ask(desk, charge="ch_3")
+    seen, unwanted = (desk.app.show(one).asked.expect for one in (ref, other))
+    desk.app.approve(None, ref, principal="dana", expect=seen)
+    assert desk.app.approve(None, ref, principal="dana", expect=seen).replayed
+    for less in ("", seen[:1]):
+        said = desk.app.approve(None, ref, principal="dana", expect=less)
+        assert said.code == "approval_mismatch"
+    for _ in range(2):
+        said = desk.app.decide(None, other, "deny", principal="dana", expect=unwanted)
+        assert said.code == "approval_denied"
+
+
 ALTERED = "UPDATE takeback.bodies SET body = replace(body, '90000', '10000')"
 ERASED = "DELETE FROM takeback.bodies WHERE name = 'arguments'"
 

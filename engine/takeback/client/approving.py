@@ -35,7 +35,7 @@ from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.approval import Decided, is_lapsed
+from takeback.model.approval import EXPECT_LENGTH, Decided, is_lapsed
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide as decide_on
 from takeback.model.envelope import Envelope, Replay, answer
@@ -61,11 +61,11 @@ _TOLD = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Ruling:
     """Who wants what decided how. ``pauses`` are what is left of the patience with others.
 
-    ``written`` are the versions of the intent that this very wish has written: they tell it from an
-    earlier decision, also when the answer to its commit was lost.
+    ``written`` are the versions of the intent that this very ruling has written: they tell it from
+    an earlier one, also when the answer to its commit was lost.
     """
 
     ref: str
@@ -128,7 +128,7 @@ def _decided(
     ]
     if violations:
         return refuse_arguments(word, None, tuple(violations), trace_id)
-    wish = Wish(
+    ruling = Ruling(
         ref=ref,
         word=word,
         principal=principal,
@@ -140,7 +140,7 @@ def _decided(
     try:
         if is_agent(principal):
             raise errors.PersonRequired(f"an agent can't {word}; a person decides")
-        return in_transaction(context, given, lambda tx: decide_in(context, tx, wish))
+        return in_transaction(context, given, lambda tx: decide_in(context, tx, ruling))
     except errors.TakebackError as problem:
         return refuse(problem, trace_id)
 
@@ -158,32 +158,32 @@ def _text_violations(**given: Any) -> Iterator[Violation]:
             )
 
 
-def decide_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
+def decide_in(context: Context, tx: Tx, ruling: Ruling) -> Envelope:
     """The decision inside an open transaction. What is refused holds no lock any more."""
-    entry = find(context, tx, wish.ref)
-    if wish.word == YES and is_same(wish.principal, entry.intent.principal):
+    entry = find(context, tx, ruling.ref)
+    if ruling.word == YES and is_same(ruling.principal, entry.intent.principal):
         raise errors.PersonRequired(
-            f"{wish.principal} has made this call; another person has to approve it"
+            f"{ruling.principal} has made this call; another person has to approve it"
         )
     if entry.intent.state is State.AWAITING_APPROVAL:
         with tx.savepoint():
-            taken = _lock(context, tx, wish, entry.intent)
+            taken = _lock(context, tx, ruling, entry.intent)
             if taken.intent.state is State.AWAITING_APPROVAL and not _is_over(taken):
-                return _write(context, tx, wish, entry, taken)
-        entry = find(context, tx, wish.ref)
-    return _tell(context, tx, wish, entry)
+                return _write(context, tx, ruling, entry, taken)
+        entry = find(context, tx, ruling.ref)
+    return _tell(context, tx, ruling, entry)
 
 
 def _is_over(taken: Taken) -> bool:
     return is_lapsed(taken.intent, taken.now)
 
 
-def _lock(context: Context, tx: Tx, wish: Wish, intent: Intent) -> Taken:
+def _lock(context: Context, tx: Tx, ruling: Ruling, intent: Intent) -> Taken:
     """The row of the race. Whoever holds it is waited for, but not for ever."""
     while True:
         for taken in lock_free(tx, [intent]):
             return taken
-        pause = next(wish.pauses, None)
+        pause = next(ruling.pauses, None)
         if pause is None:
             raise errors.InProgress(
                 f"somebody else decides about {intent.ref} at this moment; ask again"
@@ -191,36 +191,36 @@ def _lock(context: Context, tx: Tx, wish: Wish, intent: Intent) -> Taken:
         context.pause(pause)
 
 
-def _write(context: Context, tx: Tx, wish: Wish, entry: Entry, taken: Taken) -> Envelope:
+def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken) -> Envelope:
     bodies = dict(entry.bodies)
     sealed: tuple[Body, ...] = ()
     command: commands.Command
-    if wish.word == YES:
-        command = commands.Approve(by=wish.principal, saw=_seal(tx, wish, taken.intent))
+    if ruling.word == YES:
+        command = commands.Approve(by=ruling.principal, saw=_seal(tx, ruling, taken.intent))
     else:
-        bodies["reason"] = {"by": wish.principal, "reason": wish.reason}
+        bodies["reason"] = {"by": ruling.principal, "reason": ruling.reason}
         text = canonical_bytes(bodies["reason"]).decode()
         sealed = (sealed_body(context, "reason", text),)
-        command = commands.Deny(by=wish.principal, reason=body_digest(sealed[0].salt, text))
+        command = commands.Deny(by=ruling.principal, reason=body_digest(sealed[0].salt, text))
     events = decide_on(taken.intent, command, taken.now)
     (intent,) = append(tx, [Change(taken=taken, events=events, bodies=sealed)])
-    wish.written.append(intent.version)
-    decided = Decided(how=_how(wish), by=wish.principal, at=taken.now)
-    told = answer(intent, row_of(context, entry), bodies, trace_id=wish.trace_id)
+    ruling.written.append(intent.version)
+    decided = Decided(how=_how(ruling), by=ruling.principal, at=taken.now)
+    told = answer(intent, row_of(context, entry), bodies, trace_id=ruling.trace_id)
     return told.amended({"decided": told_of(decided, bodies)})
 
 
-def _seal(tx: Tx, wish: Wish, intent: Intent) -> str:
+def _seal(tx: Tx, ruling: Ruling, intent: Intent) -> str:
     """What the yes is bound to. Raises ApprovalMismatch where it is not what the person saw."""
     snapshot = _snapshot(tx, intent)
     asked = snapshot.asked
     if asked is None:
         raise errors.LedgerCorrupt(f"{intent.ref} waits for approval, and no event asks for it")
     snapshot.proven(asked)
-    if wish.expect is not None and wish.expect not in (asked.expect, asked.seal):
+    if ruling.expect is not None and ruling.expect not in (asked.expect, asked.seal):
         raise errors.ApprovalMismatch(
             f"what you have looked at is not what {intent.ref} asks for now: look at it again",
-            [{"field": "expect", "received": wish.expect, "now": asked.expect}],
+            [{"field": "expect", "received": ruling.expect, "now": asked.expect}],
         )
     return asked.seal
 
@@ -232,36 +232,38 @@ def _snapshot(tx: Tx, intent: Intent) -> Snapshot:
     return found
 
 
-def _how(wish: Wish) -> Literal["approved", "denied"]:
-    return "approved" if wish.word == YES else "denied"
+def _how(ruling: Ruling) -> Literal["approved", "denied"]:
+    return "approved" if ruling.word == YES else "denied"
 
 
-def _tell(context: Context, tx: Tx, wish: Wish, entry: Entry) -> Envelope:
-    """What somebody, or time, has decided before this wish."""
+def _tell(context: Context, tx: Tx, ruling: Ruling, entry: Entry) -> Envelope:
+    """What somebody, or time, has decided before this ruling came."""
     intent, snapshot = entry.intent, _snapshot(tx, entry.intent)
     if snapshot.asked is None:
         raise errors.ApprovalMismatch(f"nobody is asked about {intent.ref}: it needs no approval")
-    decided = _decision(snapshot, intent)
-    if decided.how == _how(wish):
-        if wish.expect is not None and not (decided.seal or "").startswith(wish.expect):
+    decided = _decided_before(snapshot, intent)
+    if decided.how == _how(ruling):
+        seal = decided.seal or snapshot.asked.seal
+        is_about_another = ruling.expect not in (None, seal, seal[:EXPECT_LENGTH])
+        if ruling.word == YES and is_about_another:
             raise errors.ApprovalMismatch(
                 f"{decided.by} has decided about another request of {intent.ref} than yours",
-                [{"field": "expect", "received": wish.expect}],
+                [{"field": "expect", "received": ruling.expect}],
             )
-        is_own = snapshot.facts[-1].version in wish.written
+        is_own = snapshot.facts[-1].version in ruling.written
         told = answer(
             intent,
             row_of(context, entry),
             entry.bodies,
-            trace_id=wish.trace_id,
+            trace_id=ruling.trace_id,
             replay=None if is_own else Replay(),
         )
         return told.amended({"decided": told_of(decided, entry.bodies)})
     problem = errors.TooLate(_sentence(decided, intent, entry.now))
-    return refuse(problem, wish.trace_id, ref=intent.ref, decided=told_of(decided, entry.bodies))
+    return refuse(problem, ruling.trace_id, ref=intent.ref, decided=told_of(decided, entry.bodies))
 
 
-def _decision(snapshot: Snapshot, intent: Intent) -> Decided:
+def _decided_before(snapshot: Snapshot, intent: Intent) -> Decided:
     """The decision in the log; that of time may not have been written down yet."""
     decided = snapshot.decided
     if decided is None or intent.state is State.EXPIRED:
