@@ -18,7 +18,7 @@ from takeback.declare import (
     Tool,
     hours,
 )
-from takeback.model.limit import Load, Usage, load_of, over_of, scope_of
+from takeback.model.limit import Load, Tally, load_of, over_of, scope_of
 
 
 class Transfer(BaseModel):
@@ -57,7 +57,7 @@ EUR = Limit(money=500, currency="EUR")
 )
 def test_money_counts_whichever_way_it_goes(arguments: dict[str, Any], money: int):
     """Else an agent would make room for a payment by asking for money back."""
-    assert load(EUR, arguments).usage == Usage(count=1, money=money, rows=1)
+    assert load(EUR, arguments).usage == Tally(count=1, money=money, rows=1)
 
 
 def test_the_argument_that_a_limit_names_holds_the_money():
@@ -90,35 +90,35 @@ def test_each_scope_has_its_name(limit: Limit, run: str | None, scope: str):
 @pytest.mark.parametrize(
     ("limit", "stands", "is_over"),
     [
-        (Limit(count=3), Usage(count=2), False),
-        (Limit(count=3), Usage(count=3), True),
-        (Limit(count=0), Usage(), True),
-        (EUR, Usage(money=400), False),
-        (EUR, Usage(money=401), True),
-        (Limit(rows=9), Usage(rows=8), False),
-        (Limit(rows=9), Usage(rows=9), True),
+        (Limit(count=3), Tally(count=2), False),
+        (Limit(count=3), Tally(count=3), True),
+        (Limit(count=0), Tally(), True),
+        (EUR, Tally(money=400), False),
+        (EUR, Tally(money=401), True),
+        (Limit(rows=9), Tally(rows=8), False),
+        (Limit(rows=9), Tally(rows=9), True),
     ],
 )
-def test_at_the_limit_is_within_and_one_more_is_over(limit: Limit, stands: Usage, is_over: bool):
+def test_at_the_limit_is_within_and_one_more_is_over(limit: Limit, stands: Tally, is_over: bool):
     asked = load(limit, {"amount": 100, "currency": "EUR"})
     assert (over_of("move", [limit], asked, [stands]) is not None) is is_over
 
 
 def test_a_currency_that_no_limit_names_has_nothing_left():
     asked = load(EUR, {"amount": 1, "currency": "USD"})
-    over = over_of("move", [EUR], asked, [Usage()])
+    over = over_of("move", [EUR], asked, [Tally()])
     assert over is not None
     (excess,) = over.excesses
     assert (excess.left, excess.currency) == (0, "USD")
-    assert over_of("move", [EUR, Limit(money=9, currency="USD")], asked, [Usage()] * 2) is None
+    assert over_of("move", [EUR, Limit(money=9, currency="USD")], asked, [Tally()] * 2) is None
 
 
 def test_a_limit_that_refuses_decides_before_one_that_asks():
     limits = [Limit(count=1), Limit(count=2, over=REFUSE), Limit(count=9)]
-    over = over_of("move", limits, load(limits[0], {"amount": 1}), [Usage(count=5)] * 3)
+    over = over_of("move", limits, load(limits[0], {"amount": 1}), [Tally(count=5)] * 3)
     assert over is not None and over.wants is REFUSE
     assert [one.bound for one in over.excesses] == [2, 1]
-    asking = over_of("move", limits[:1], load(limits[0], {"amount": 1}), [Usage(count=5)])
+    asking = over_of("move", limits[:1], load(limits[0], {"amount": 1}), [Tally(count=5)])
     assert asking is not None and asking.wants is APPROVE
 
 
@@ -134,7 +134,7 @@ def test_a_limit_that_refuses_decides_before_one_that_asks():
     ],
 )
 def test_what_is_allowed_and_left_is_said_in_the_units_of_people(limit: Limit, said: str):
-    stands = Usage(count=1, rows=1)
+    stands = Tally(count=1, rows=1)
     over = over_of("move", [limit], load(limit, {"amount": 100, "currency": "EUR"}), [stands])
     assert over is not None
     problem = over.error()

@@ -19,7 +19,7 @@ from takeback.catalog.registry import Bound
 from takeback.client.context import Context
 from takeback.declare import Limit, LimitScope, Local, Read, Tool
 from takeback.ledger import limiting as entries
-from takeback.ledger.limiting import Entry, Wanted
+from takeback.ledger.limiting import LimitEntry, Wanted
 from takeback.ledger.transaction import Tx
 from takeback.model.intent import Intent, State, micros
 from takeback.model.limit import (
@@ -27,7 +27,7 @@ from takeback.model.limit import (
     Excess,
     Load,
     Over,
-    Usage,
+    Tally,
     bounds_of,
     load_of,
     over_of,
@@ -48,7 +48,7 @@ class Entered:
 BUSY: Literal["busy"] = "busy"
 """Somebody else is looking at the same sums at this moment."""
 
-Verdict = Over | Literal["busy"]
+Hindrance = Over | Literal["busy"]
 
 
 def counted(context: Context, tool: Tool) -> tuple[Limit, ...]:
@@ -107,7 +107,7 @@ def enter_many(context: Context, tx: Tx, entered: Sequence[Entered]) -> None:
         entries.enter(tx, written)
 
 
-def release(context: Context, tx: Tx, candidates: Sequence[Entered]) -> Mapping[UUID, Verdict]:
+def release(context: Context, tx: Tx, candidates: Sequence[Entered]) -> Mapping[UUID, Hindrance]:
     """Which of ``candidates``, whose rows are locked, are not let through, by intent id.
 
     The first are let through first. One that a person approved passes, and so does one that may be
@@ -121,19 +121,21 @@ def release(context: Context, tx: Tx, candidates: Sequence[Entered]) -> Mapping[
     loads = {one.intent.id: _load_of(context, one) for one in limited}
     scopes = {(one.intent.tenant, s) for one in limited for s in loads[one.intent.id].scopes}
     held = entries.try_scopes(tx, scopes)
-    verdicts: dict[UUID, Verdict] = {
+    hindrances: dict[UUID, Hindrance] = {
         one.intent.id: BUSY
         for one in limited
         if any(
             entries.scope_lock(one.intent.tenant, s) in held for s in loads[one.intent.id].scopes
         )
     }
-    free = [one for one in limited if one.intent.id not in verdicts]
+    free = [one for one in limited if one.intent.id not in hindrances]
     wanted = {w for one in free for w in _wanted_by(context, one, loads[one.intent.id])}
     ordered = sorted(wanted, key=repr)
     without = [one.intent.id for one in free]
     sums = entries.usage(tx, ordered, released_only=True, without=without) if ordered else []
-    return verdicts | _let_through(context, tx, free, loads, dict(zip(ordered, sums, strict=True)))
+    return hindrances | _let_through(
+        context, tx, free, loads, dict(zip(ordered, sums, strict=True))
+    )
 
 
 def in_use(context: Context) -> list[tuple[str, Excess]]:
@@ -165,10 +167,10 @@ def _let_through(
     tx: Tx,
     free: Sequence[Entered],
     loads: Mapping[UUID, Load],
-    sums: dict[Wanted, Usage],
-) -> dict[UUID, Verdict]:
-    verdicts: dict[UUID, Verdict] = {}
-    written: list[Entry] = []
+    sums: dict[Wanted, Tally],
+) -> dict[UUID, Hindrance]:
+    hindrances: dict[UUID, Hindrance] = {}
+    written: list[LimitEntry] = []
     for one in free:
         load = loads[one.intent.id]
         wanted = _wanted_by(context, one, load)
@@ -176,12 +178,12 @@ def _let_through(
         over = over_of(one.bound.name, limits, load, [sums[key] for key in wanted])
         passes = over is None or _passes(one.intent)
         if over is not None and not passes:
-            verdicts[one.intent.id] = over
+            hindrances[one.intent.id] = over
         else:
             _add(sums, one.intent.tenant, load)
         written += _entries(context, one, released=passes, at_us=None)
     entries.enter(tx, written)
-    return verdicts
+    return hindrances
 
 
 def _passes(intent: Intent) -> bool:
@@ -189,7 +191,7 @@ def _passes(intent: Intent) -> bool:
     return bool(intent.approved_by or intent.attempts_unknown or intent.contradicted)
 
 
-def _add(sums: dict[Wanted, Usage], tenant: str, load: Load) -> None:
+def _add(sums: dict[Wanted, Tally], tenant: str, load: Load) -> None:
     for key, stands in sums.items():
         if key.tenant == tenant and key.scope in load.scopes:
             same_money = key.currency == load.currency
@@ -209,7 +211,7 @@ def _with_rows(tx: Tx, limited: Sequence[Entered], context: Context) -> list[Ent
     return [replace(one, rows=rows.get(one.intent.id, one.rows)) for one in limited]
 
 
-def _sums(context: Context, tx: Tx, wanted: Sequence[Wanted], *, behind_lock: bool) -> list[Usage]:
+def _sums(context: Context, tx: Tx, wanted: Sequence[Wanted], *, behind_lock: bool) -> list[Tally]:
     """What stands. Behind a lock everything that is committed is seen, by whatever isolation."""
     if not behind_lock or tx.owned or entries.sees_past_its_start(tx):
         return entries.usage(tx, wanted)
@@ -218,7 +220,7 @@ def _sums(context: Context, tx: Tx, wanted: Sequence[Wanted], *, behind_lock: bo
         committed = entries.standing(fresh, wanted)
     sums = []
     for mine, others in zip(own, committed, strict=True):
-        total = Usage()
+        total = Tally()
         for one in (mine | others).values():
             total = total.plus(one)
         sums.append(total)
@@ -227,14 +229,14 @@ def _sums(context: Context, tx: Tx, wanted: Sequence[Wanted], *, behind_lock: bo
 
 def _entries(
     context: Context, one: Entered, *, released: bool | None = None, at_us: int | None = 0
-) -> list[Entry]:
+) -> list[LimitEntry]:
     """One for each scope. What happens in the caller's transaction is released by that."""
     load, intent = _load_of(context, one), one.intent
     if released is None:
         released = intent.state in (State.RECORDED, State.SUCCEEDED)
         at_us = None if intent.due_at is None else micros(intent.due_at)
     return [
-        Entry(
+        LimitEntry(
             tenant=intent.tenant,
             scope=scope,
             intent_id=intent.id,

@@ -22,7 +22,7 @@ from sqlalchemy import text
 
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
-from takeback.model.limit import Usage
+from takeback.model.limit import Tally
 
 _WANTED = """wanted AS MATERIALIZED (
     SELECT w.number, w.tenant, w.scope, w.currency,
@@ -156,7 +156,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LimitEntry:
     """What one intent counts in one scope. ``at_us`` None, or in the past, is now."""
 
     tenant: str
@@ -171,29 +171,29 @@ class Entry:
 
 def usage(
     tx: Tx, wanted: Sequence[Wanted], *, released_only: bool = False, without: Collection[UUID] = ()
-) -> list[Usage]:
+) -> list[Tally]:
     """What stands for each of ``wanted``, the intents ``without`` left out."""
     parameters = {
         "wanted": _wanted(wanted),
         "released_only": released_only,
         "without": [str(id_) for id_ in without],
     }
-    sums = [Usage()] * len(wanted)
+    sums = [Tally()] * len(wanted)
     for number, count, money, rows in tx.rows(USAGE, parameters):
         # What is added up has no bound: as a bigint it would end every call that looks at it.
-        sums[number] = Usage(count=count, money=int(money), rows=int(rows))
+        sums[number] = Tally(count=count, money=int(money), rows=int(rows))
     return sums
 
 
-def standing(tx: Tx, wanted: Sequence[Wanted]) -> list[dict[UUID, Usage]]:
+def standing(tx: Tx, wanted: Sequence[Wanted]) -> list[dict[UUID, Tally]]:
     """What stands for each of ``wanted``, intent by intent: for whoever has to add up two views."""
-    found: list[dict[UUID, Usage]] = [{} for _ in wanted]
+    found: list[dict[UUID, Tally]] = [{} for _ in wanted]
     for number, id_, money, rows in tx.rows(STANDING, {"wanted": _wanted(wanted)}):
-        found[number][UUID(id_)] = Usage(count=1, money=money, rows=rows)
+        found[number][UUID(id_)] = Tally(count=1, money=money, rows=rows)
     return found
 
 
-def enter(tx: Tx, entries: Sequence[Entry]) -> None:
+def enter(tx: Tx, entries: Sequence[LimitEntry]) -> None:
     """Writes ``entries``; one that is there is released, or not, from now on."""
     document = [
         {

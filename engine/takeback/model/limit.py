@@ -24,16 +24,16 @@ Counted = Literal["count", "money", "rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Tally:
     """How many intents, minor units of one currency, and rows."""
 
     count: int = 0
     money: int = 0
     rows: int = 0
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: Tally) -> Tally:
         """Both together."""
-        return Usage(
+        return Tally(
             count=self.count + other.count,
             money=self.money + other.money,
             rows=self.rows + other.rows,
@@ -45,7 +45,7 @@ class Load:
     """What one call counts, and in which scopes."""
 
     scopes: tuple[str, ...]
-    usage: Usage
+    usage: Tally
     currency: str
 
 
@@ -126,7 +126,7 @@ def load_of(
     money, currency = _money(limits, tool, arguments)
     return Load(
         scopes=tuple(dict.fromkeys(scope_of(limit, tool.name, run) for limit in limits)),
-        usage=Usage(count=1, money=money, rows=1 if rows is None else rows),
+        usage=Tally(count=1, money=money, rows=1 if rows is None else rows),
         currency=currency,
     )
 
@@ -148,14 +148,14 @@ def scope_of(limit: Limit, tool: str, run: str | None) -> str:
             assert_never(limit.scope)
 
 
-def over_of(tool: str, limits: Sequence[Limit], load: Load, stands: Sequence[Usage]) -> Over | None:
+def over_of(tool: str, limits: Sequence[Limit], load: Load, stands: Sequence[Tally]) -> Over | None:
     """Whether ``load`` is over a limit, on top of what ``stands`` for each; at it is within.
 
-    >>> load = Load(scopes=("tenant",), usage=Usage(count=1, money=40, rows=1), currency="EUR")
+    >>> load = Load(scopes=("tenant",), usage=Tally(count=1, money=40, rows=1), currency="EUR")
     >>> limit = Limit(money=100, currency="EUR")
-    >>> over_of("pay", [limit], load, [Usage(money=60)]) is None
+    >>> over_of("pay", [limit], load, [Tally(money=60)]) is None
     True
-    >>> over_of("pay", [limit], load, [Usage(money=61)]).excesses[0].left
+    >>> over_of("pay", [limit], load, [Tally(money=61)]).excesses[0].left
     39
     """
     named = {limit.currency for limit in limits if limit.money is not None}
