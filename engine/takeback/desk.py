@@ -27,7 +27,7 @@ from takeback.audit.verify import Verdict, verify
 from takeback.catalog.limit_rule import require_limits
 from takeback.catalog.registry import Registry, build
 from takeback.client import braking, limiting, looking
-from takeback.client.braking import Frozen, Thawed
+from takeback.client.braking import Stopped, Thawed
 from takeback.client.context import Context
 from takeback.client.handing import hand_over, hand_over_lines
 from takeback.client.looking import Shown
@@ -243,7 +243,7 @@ class Desk:
         tenant: str | None = None,
         everything: bool = False,
         patience_seconds: float = FREEZE_SECONDS_MAX,
-    ) -> Frozen:
+    ) -> Stopped:
         """Stops a tool, a run, a tenant or everything: once it has answered, nothing begins.
 
         Remote calls are recorded and held, Local ones are refused, taking back stays open. Whoever

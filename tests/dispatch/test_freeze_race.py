@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from takeback.client.braking import Frozen
+from takeback.client.braking import Stopped
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED
@@ -38,7 +38,7 @@ class Brake:
         self.waits.set()
         threading.Event().wait(0.002)
 
-    def freeze(self, **scope: Any) -> Future[Frozen]:
+    def freeze(self, **scope: Any) -> Future[Stopped]:
         """Freezes, and returns as soon as the freeze waits for somebody."""
         frozen = self._threads.submit(
             lambda: self.office.freeze(**scope, **WHY, patience_seconds=SECONDS_MAX * 1000)

@@ -20,7 +20,7 @@ from takeback.client.request import identifier_violations
 from takeback.declare import Remote
 from takeback.ledger import braking
 from takeback.ledger.appending import Change, append
-from takeback.ledger.braking import Freeze, Holding, Scope
+from takeback.ledger.braking import Freeze, FreezeScope, Holding
 from takeback.ledger.locking import lock_overdue
 from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
@@ -55,7 +55,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
+class Stopped:
     """A freeze that is in force.
 
     ``begun`` are the refs of what was executing when nothing more could begin. ``waits_for`` are
@@ -87,7 +87,7 @@ def require_running(context: Context, tx: Tx, tool: str, run: str | None) -> Non
     call was recorded: who freezes from here on waits for ``tx`` to end. A transaction that sees
     the world as it was when it began is answered by a look past its snapshot.
     """
-    scope = Scope(tenant=context.tenant, tool=tool, run=run)
+    scope = FreezeScope(tenant=context.tenant, tool=tool, run=run)
     is_frozen, is_last_word = braking.frozen(tx, scope)
     if not is_frozen and not is_last_word:
         with context.database.statements() as fresh:
@@ -99,8 +99,8 @@ def require_running(context: Context, tx: Tx, tool: str, run: str | None) -> Non
 
 
 def freeze(
-    context: Context, scope: Scope, *, reason: str, principal: str, patience_seconds: float
-) -> Frozen:
+    context: Context, scope: FreezeScope, *, reason: str, principal: str, patience_seconds: float
+) -> Stopped:
     """Stops ``scope``: when this has answered, nothing of it begins.
 
     The freeze is committed first, and in force from then on. Whoever may have looked before that
@@ -122,12 +122,12 @@ def freeze(
             waiting = {who: now[who] for who in waiting if who in now}
         begun = braking.begun(tx, scope)
     oldest_first = sorted(waiting.values(), key=lambda one: -one.age_seconds)
-    return Frozen(freeze=made, begun=tuple(begun), waits_for=tuple(oldest_first))
+    return Stopped(freeze=made, begun=tuple(begun), waits_for=tuple(oldest_first))
 
 
 def thaw(
     context: Context,
-    scope: Scope,
+    scope: FreezeScope,
     *,
     reason: str,
     principal: str,
@@ -174,7 +174,7 @@ def scope_of(
     run: str | None,
     tenant: str | None,
     everything: bool,
-) -> Scope:
+) -> FreezeScope:
     """What is meant: one of the four. A tool or a run is one of the app's own tenant.
 
     Raises InvalidArguments.
@@ -187,13 +187,13 @@ def scope_of(
         message = "say one of tool, run, tenant and everything"
         raise errors.InvalidArguments([_violation("scope", ", ".join(said) or None, message)])
     if everything:
-        return Scope()
-    return Scope(tenant=context.tenant if tenant is None else tenant, tool=tool, run=run)
+        return FreezeScope()
+    return FreezeScope(tenant=context.tenant if tenant is None else tenant, tool=tool, run=run)
 
 
 def _require(
     context: Context,
-    scope: Scope,
+    scope: FreezeScope,
     *,
     reason: str,
     principal: str,
@@ -214,7 +214,7 @@ def _require(
         raise errors.PersonRequired("only a person may freeze and thaw")
 
 
-def _require_tool(context: Context, scope: Scope) -> None:
+def _require_tool(context: Context, scope: FreezeScope) -> None:
     """A name that is mistyped stops nothing, and nobody would know."""
     if scope.tool is not None and len(context.registry):
         context.registry.tool(scope.tool)
@@ -248,7 +248,7 @@ def _is_number(value: Any) -> bool:
     return is_one and not math.isnan(value)
 
 
-def _put_off(context: Context, scope: Scope, rate: float, progress: Progress | None) -> int:
+def _put_off(context: Context, scope: FreezeScope, rate: float, progress: Progress | None) -> int:
     """Gives each overdue intent an instant of its own; answers with how many times.
 
     What falls due again meanwhile, since there are so many, gets a place at the end.
@@ -287,7 +287,7 @@ class _Plan:
         return instant, replace(self, last=instant)
 
 
-def _put_off_batch(scope: Scope, plan: _Plan, tx: Tx) -> tuple[int, _Plan]:
+def _put_off_batch(scope: FreezeScope, plan: _Plan, tx: Tx) -> tuple[int, _Plan]:
     changes = []
     for one in lock_overdue(
         tx, tenant=scope.tenant, tool=scope.tool, run=scope.run, limit=BATCH_MAX
@@ -299,7 +299,7 @@ def _put_off_batch(scope: Scope, plan: _Plan, tx: Tx) -> tuple[int, _Plan]:
     return len(changes), plan
 
 
-def _rest(context: Context, scope: Scope) -> timedelta:
+def _rest(context: Context, scope: FreezeScope) -> timedelta:
     """The longest guard of any row in the scope: one for all, so that they keep their distance."""
     guards = [
         bound.tool.effect.guard_s

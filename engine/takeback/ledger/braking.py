@@ -116,19 +116,19 @@ OVERDUE_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class FreezeScope:
     """What a freeze stops; None is every one."""
 
     tenant: str | None = None
     tool: str | None = None
     run: str | None = None
 
-    def overlaps(self, other: Scope) -> bool:
+    def overlaps(self, other: FreezeScope) -> bool:
         """Whether something can be in both.
 
-        >>> Scope(tenant="a", tool="pay").overlaps(Scope(tenant="a", run="r"))
+        >>> FreezeScope(tenant="a", tool="pay").overlaps(FreezeScope(tenant="a", run="r"))
         True
-        >>> Scope(tenant="a", tool="pay").overlaps(Scope(tenant="a", tool="ship"))
+        >>> FreezeScope(tenant="a", tool="pay").overlaps(FreezeScope(tenant="a", tool="ship"))
         False
         """
         pairs = ((self.tenant, other.tenant), (self.tool, other.tool), (self.run, other.run))
@@ -140,7 +140,7 @@ class Freeze:
     """A freeze as it stands in the ledger."""
 
     number: int
-    scope: Scope
+    scope: FreezeScope
     reason: str
     frozen_by: str
     frozen_at: datetime
@@ -154,12 +154,12 @@ class Holding:
     age_seconds: float
 
 
-def freeze(tx: Tx, scope: Scope, *, reason: str, by: str) -> Freeze:
+def freeze(tx: Tx, scope: FreezeScope, *, reason: str, by: str) -> Freeze:
     """Stops ``scope``, from the commit on."""
     return _freeze(tx.row(FREEZE, _scoped(scope) | {"reason": reason, "by": by}))
 
 
-def thaw(tx: Tx, scope: Scope, *, reason: str, by: str) -> list[Freeze]:
+def thaw(tx: Tx, scope: FreezeScope, *, reason: str, by: str) -> list[Freeze]:
     """Ends the freezes of exactly ``scope``; those of others, larger or smaller, stay."""
     rows = tx.rows(THAW, _scoped(scope) | {"reason": reason, "by": by})
     return [_freeze(row) for row in rows]
@@ -170,7 +170,7 @@ def in_force(tx: Tx) -> list[Freeze]:
     return [_freeze(row) for row in tx.rows(IN_FORCE, {"limit": IN_FORCE_MAX})]
 
 
-def frozen(tx: Tx, scope: Scope) -> tuple[bool, bool]:
+def frozen(tx: Tx, scope: FreezeScope) -> tuple[bool, bool]:
     """Whether a call of this tenant, tool and run is stopped, and whether that is the last word.
 
     It is not in a transaction that sees the world as it was when it began.
@@ -179,12 +179,12 @@ def frozen(tx: Tx, scope: Scope) -> tuple[bool, bool]:
     return is_frozen, isolation in ("read committed", "read uncommitted")
 
 
-def begun(tx: Tx, scope: Scope) -> list[str]:
+def begun(tx: Tx, scope: FreezeScope) -> list[str]:
     """The refs of what is executing in ``scope``; a thousand at most."""
     return [ref for (ref,) in tx.rows(BEGUN, _scoped(scope) | {"limit": BEGUN_MAX})]
 
 
-def overdue(tx: Tx, scope: Scope) -> int:
+def overdue(tx: Tx, scope: FreezeScope) -> int:
     """How many intents of ``scope`` have fallen due; a million at most."""
     (count,) = tx.row(OVERDUE, _scoped(scope) | {"limit": OVERDUE_MAX})
     return int(count)
@@ -195,14 +195,14 @@ def holders(tx: Tx) -> Mapping[str, Holding]:
     return {who: Holding(pid=pid or 0, age_seconds=age) for who, pid, age in tx.rows(HOLDERS, {})}
 
 
-def _scoped(scope: Scope) -> dict[str, str | int | None]:
+def _scoped(scope: FreezeScope) -> dict[str, str | int | None]:
     return {"tenant": scope.tenant, "tool": scope.tool, "run": scope.run}
 
 
 def _freeze(row: Row) -> Freeze:
     return Freeze(
         number=row[0],
-        scope=Scope(tenant=row[1], tool=row[2], run=row[3]),
+        scope=FreezeScope(tenant=row[1], tool=row[2], run=row[3]),
         reason=row[4],
         frozen_by=row[5],
         frozen_at=instant(row[6]),
