@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from takeback.ledger.faults import Breakage
 from takeback.ledger.transaction import Tx
-from takeback.model.code import Effect
+from takeback.model.code import WireEffect
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,12 +20,12 @@ class Course:
     tool: object
     run: object = None
     principal: object = None
-    own_effect: Effect = "none"
+    own_effect: WireEffect = "none"
     tx: Tx | None = None
     breakages: list[Breakage] = field(default_factory=list)
 
     @property
-    def effect(self) -> Effect:
+    def effect(self) -> WireEffect:
         """What became of the request; inside the caller's transaction their commit decides."""
         if self.tx is None:
             return self.own_effect

@@ -19,7 +19,7 @@ from takeback.ledger import faults
 from takeback.ledger.faults import Breakage
 from takeback.log import logger
 from takeback.model import errors
-from takeback.model.code import Effect
+from takeback.model.code import WireEffect
 from takeback.model.envelope import Envelope, refusal
 from takeback.model.violation import SHOWN_LENGTH_MAX
 
@@ -85,12 +85,12 @@ def _tried(context: Context, work: Callable[[Context], Answer]) -> Answer | Brok
 
 def _refuse_fault(context: Context, problem: Exception) -> Envelope:
     trace_id = context.entropy(TRACE_BYTES).hex()
-    effect: Effect = context.course.effect if context.course else "none"
+    effect: WireEffect = context.course.effect if context.course else "none"
     note_breakage(context, trace_id, problem, event="fault", effect=effect)
     return refuse_internal(_BECAME[effect], trace_id, effect)
 
 
-def refuse_internal(became: str, trace_id: str, effect: Effect = "none") -> Envelope:
+def refuse_internal(became: str, trace_id: str, effect: WireEffect = "none") -> Envelope:
     """The refusal for what nobody foresaw."""
     return refusal(
         "internal_error",
@@ -106,7 +106,7 @@ def note_breakage(
     problem: BaseException,
     *,
     event: str,
-    effect: Effect = "none",
+    effect: WireEffect = "none",
     tool: str | None = None,
 ) -> None:
     """Logs what broke, and has it kept once the request is over."""

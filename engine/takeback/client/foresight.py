@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from takeback.client import limiting
 from takeback.client.context import Context
-from takeback.client.permission import Asked, Forbidden, asked
+from takeback.client.permission import Forbidden, PersonFirst, person_first
 from takeback.client.previewing import (
     Foreseen,
     affected_text,
-    foresee,
+    foresee_call,
     foreseen_of,
     require_expected,
 )
@@ -77,15 +77,7 @@ def judge(context: Context, tx: Tx, request: Request, done: Performed) -> None:
 
 
 def _foreseen(context: Context, tx: Tx, request: Request) -> Foreseen:
-    event = request.event
-    return foresee(
-        context,
-        tx,
-        request.bound,
-        request.arguments,
-        run=event.run,
-        principal=event.principal,
-    )
+    return foresee_call(context, tx, request.bound, request.arguments)
 
 
 def _require_expected(context: Context, tx: Tx, request: Request, seen: Foreseen) -> None:
@@ -106,16 +98,16 @@ def _counts_rows(request: Request) -> bool:
     return by_approval or request.is_limited
 
 
-def _by_rows(request: Request, seen: Foreseen | None) -> Asked | None:
+def _by_rows(request: Request, seen: Foreseen | None) -> PersonFirst | None:
     approval = request.bound.tool.approval
     if seen is None or approval is None or approval.rows_over is None:
         return None
     if seen.affected_count <= approval.rows_over:
         return None
-    return asked(request.bound.tool, "rows")
+    return person_first(request.bound.tool, "rows")
 
 
-def _over(context: Context, tx: Tx, request: Request, *, rows: int | None) -> Asked | None:
+def _over(context: Context, tx: Tx, request: Request, *, rows: int | None) -> PersonFirst | None:
     """A person to ask about a call that is over a limit; raises LimitExceeded where none is."""
     if not request.is_limited:
         return None
@@ -131,9 +123,9 @@ def _over(context: Context, tx: Tx, request: Request, *, rows: int | None) -> As
         return None
     if over.wants is REFUSE:
         raise over.error()
-    return asked(request.bound.tool, "limit")
+    return person_first(request.bound.tool, "limit")
 
 
-def _ask(context: Context, request: Request, person: Asked, seen: Foreseen | None) -> Request:
+def _ask(context: Context, request: Request, person: PersonFirst, seen: Foreseen | None) -> Request:
     sealed = None if seen is None else (context.entropy(SALT_BYTES), affected_text(seen))
     return to_be_decided(request, person, sealed)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from takeback.client.context import Context
 from takeback.ledger.transaction import Tx, adopt
-from takeback.model.code import Effect
+from takeback.model.code import WireEffect
 from takeback.model.errors import (
     CommitRefused,
     CommitUnknown,
@@ -107,7 +107,7 @@ def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer
     raise lost
 
 
-def _note(context: Context, effect: Effect) -> None:
+def _note(context: Context, effect: WireEffect) -> None:
     if context.course is not None:
         context.course.own_effect = effect
 

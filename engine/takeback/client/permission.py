@@ -1,6 +1,6 @@
 """Whether a call may be made without a person, as far as the call itself tells.
 
-What hangs on rows or on sums is looked at later, in the transaction: see ``client.calling``.
+What hangs on rows or on sums is looked at later, in the transaction: see ``client.foresight``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from takeback.model.principal import UNNAMED, is_agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PersonFirst:
     """A person decides first: why, and how long they have."""
 
     cause: ApprovalCause
@@ -35,7 +35,7 @@ class Forbidden:
     """The app's policy says no: to a new call, never to the repeat of one that was made."""
 
 
-def permission(context: Context, tool: Tool, proposal: Proposal) -> Asked | Forbidden | None:
+def permission(context: Context, tool: Tool, proposal: Proposal) -> PersonFirst | Forbidden | None:
     """What has to be known before ``proposal`` is carried out; None when nothing has to be.
 
     The strictest word holds: what the policy refuses, no row has a person asked about.
@@ -45,10 +45,10 @@ def permission(context: Context, tool: Tool, proposal: Proposal) -> Asked | Forb
         return Forbidden()
     approval = tool.approval
     if approval is not None and approval.repeats and proposal.repeat_of is not None:
-        return asked(tool, "repeat")
+        return person_first(tool, "repeat")
     if approval is not None and _wants_person(approval, proposal.arguments):
-        return asked(tool, "row")
-    return asked(tool, "policy") if word is Permission.ASK else None
+        return person_first(tool, "row")
+    return person_first(tool, "policy") if word is Permission.ASK else None
 
 
 def require_granted(context: Context, intent: Intent, *, run: str | None, principal: str) -> None:
@@ -70,9 +70,9 @@ def require_granted(context: Context, intent: Intent, *, run: str | None, princi
     )
 
 
-def asked(tool: Tool, cause: ApprovalCause) -> Asked:
+def person_first(tool: Tool, cause: ApprovalCause) -> PersonFirst:
     """The request for a decision about a call of ``tool``."""
-    return Asked(cause=cause, stays_open=(tool.approval or Approval()).expires)
+    return PersonFirst(cause=cause, stays_open=(tool.approval or Approval()).expires)
 
 
 def _wants_person(approval: Approval, arguments: Mapping[str, Any]) -> bool:

@@ -34,7 +34,6 @@ from takeback.ledger.previewing import (
 )
 from takeback.ledger.sqlstate import waited_for
 from takeback.ledger.transaction import Tx
-from takeback.log import logger
 from takeback.model import errors
 from takeback.model.arguments import Arguments, differences
 from takeback.model.handler import Affected, Performed
@@ -84,21 +83,17 @@ class Foreseen:
     not_covered: tuple[str, ...] = ()
 
 
-def foresee(
+def foresee_call(
     context: Context,
     tx: Tx,
     bound: Bound,
     arguments: Arguments,
-    *,
-    run: str | None,
-    principal: str,
 ) -> Foreseen:
     """What a call of ``bound`` would affect now; nothing of it is left in ``tx``.
 
     Raises what the handler raised to refuse (HandlerError), InProgress when somebody else works on
     what it would affect, RetryTransaction, and DatabaseUnavailable.
     """
-    logger.debug("foreseeing", tool=bound.name, run=run, principal=principal)
     if isinstance(bound.effect, Read):
         return foreseen_of(Performed(affected_count=0), bound)
     if not isinstance(bound.effect, Local):

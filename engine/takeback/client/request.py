@@ -10,7 +10,7 @@ from typing import Any
 from takeback.catalog.registry import RESERVED_PROPERTIES, Bound
 from takeback.client.context import Context
 from takeback.client.limiting import counted
-from takeback.client.permission import Asked, Forbidden, permission
+from takeback.client.permission import Forbidden, PersonFirst, permission
 from takeback.declare import Key, Local, Read, Remote, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.model import command as commands
@@ -50,7 +50,7 @@ class Request:
     repeat_of: str | None
     expect: str | None = None
     former_keys: tuple[str, ...] = ()
-    asked: Asked | Forbidden | None = None
+    asked: PersonFirst | Forbidden | None = None
     affected: tuple[bytes, str] | None = None
     rows: int | None = None
     is_limited: bool = False
@@ -69,7 +69,9 @@ class Request:
         return bool(expects or self.asked or counts_rows or self.is_limited)
 
 
-def to_be_decided(request: Request, person: Asked, affected: tuple[bytes, str] | None) -> Request:
+def to_be_decided(
+    request: Request, person: PersonFirst, affected: tuple[bytes, str] | None
+) -> Request:
     """The same call, as one that a person decides about first."""
     command = replace(
         request.command,
@@ -289,12 +291,12 @@ def _command(
     proposal: Proposal,
     *,
     key: IdempotencyKey,
-    asked: Asked | Forbidden | None,
+    asked: PersonFirst | Forbidden | None,
     not_before: datetime | None,
     digest: str,
 ) -> commands.Record:
     effect = tool.effect
-    person = asked if isinstance(asked, Asked) else None
+    person = asked if isinstance(asked, PersonFirst) else None
     return commands.Record(
         ref=make_ref(tool.name, context.entropy(ENTROPY_BYTES)),
         tool=tool.name,

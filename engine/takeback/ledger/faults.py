@@ -15,7 +15,7 @@ from sqlalchemy import text
 from takeback.ledger.bound import bound
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
-from takeback.model.code import Effect
+from takeback.model.code import WireEffect
 from takeback.model.intent import instant
 
 KEPT_DAYS = 30
@@ -92,7 +92,7 @@ class Breakage:
     tool: str | None
     run: str | None
     principal: str | None
-    effect: Effect
+    effect: WireEffect
     kind: str
     details: str
 

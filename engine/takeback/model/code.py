@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-Effect = Literal["none", "committed", "unknown"]
+WireEffect = Literal["none", "committed", "unknown"]
 
 
 class Class(StrEnum):
@@ -44,7 +44,7 @@ class Code:
 
     name: str
     class_: Class
-    effects: tuple[Effect, ...] = ("none",)
+    effects: tuple[WireEffect, ...] = ("none",)
     repeat_can_succeed: bool = False
     where: tuple[Where, ...] = ()
     meaning: str

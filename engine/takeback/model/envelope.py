@@ -21,7 +21,7 @@ from uuid import UUID
 from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
 from takeback.model.brevity import as_stored, brief, compact
-from takeback.model.code import Class, Effect, code_of
+from takeback.model.code import Class, WireEffect, code_of
 from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable, is_held_back
 from takeback.model.moment import iso
 from takeback.model.payload import Full
@@ -384,7 +384,7 @@ def refusal(
     message: str,
     *,
     trace_id: str,
-    effect: Effect = "none",
+    effect: WireEffect = "none",
     status: str = "refused",
     extra: Mapping[str, Any] | None = None,
     **details: Any,
