@@ -20,7 +20,7 @@ from takeback.model.correction import corrected, names_meant, with_names
 from takeback.model.errors import InvalidArguments, InvalidCatalog
 from takeback.model.explanation import explain
 from takeback.model.key import canonical_bytes
-from takeback.model.reading import Fault, Path, read
+from takeback.model.reading import Flaw, Path, read
 from takeback.model.shape import called, parsed, single
 from takeback.model.violation import Violation, shown
 
@@ -57,16 +57,16 @@ def validate(tool: Tool, received: Mapping[str, Any]) -> Arguments:
 
     Raises InvalidArguments with every violation at once.
     """
-    given, faults = read(received)
+    given, flaws = read(received)
     if not isinstance(received, Mapping):
-        raise InvalidArguments(explain(tool, given, faults, None))
+        raise InvalidArguments(explain(tool, given, flaws, None))
     try:
         model = parsed(tool.arguments, given)
     except ValidationError as refusal:
-        raise InvalidArguments(_explained(tool, given, faults, refusal)) from None
+        raise InvalidArguments(_explained(tool, given, flaws, refusal)) from None
     canonical, unspeakable = canonical_arguments(model, given)
-    if faults or unspeakable:
-        raise InvalidArguments(explain(tool, given, faults + unspeakable, None))
+    if flaws or unspeakable:
+        raise InvalidArguments(explain(tool, given, flaws + unspeakable, None))
     return Arguments(model=model, canonical=canonical)
 
 
@@ -116,8 +116,8 @@ def next_call(
     What it answers with is valid, and the one reading that there is. ``beside`` are arguments that
     aren't the tool's own, such as ``repeat_of``; they stay as they are.
     """
-    arguments, faults = canonical_value(dict(received))
-    if faults or not violations:
+    arguments, flaws = canonical_value(dict(received))
+    if flaws or not violations:
         return None
     for _ in range(_CORRECTIONS_MAX):
         arguments = corrected(arguments, violations)
@@ -150,29 +150,29 @@ def valid_call(
 
 
 def _explained(
-    tool: Tool, given: Mapping[str, Any], faults: list[Fault], refusal: ValidationError
+    tool: Tool, given: Mapping[str, Any], flaws: list[Flaw], refusal: ValidationError
 ) -> tuple[Violation, ...]:
     """Every violation; an argument with a misspelt name is looked at under the right one."""
-    meant = {} if faults else names_meant(tool.arguments, given, refusal)
+    meant = {} if flaws else names_meant(tool.arguments, given, refusal)
     if not meant:
-        elsewhere = _faults_elsewhere(tool.arguments, given, refusal)
-        return explain(tool, given, faults + elsewhere, refusal)
+        elsewhere = _flaws_elsewhere(tool.arguments, given, refusal)
+        return explain(tool, given, flaws + elsewhere, refusal)
     renamed = with_names(given, meant)
     try:
         model = parsed(tool.arguments, renamed)
     except ValidationError as other:
-        elsewhere = _faults_elsewhere(tool.arguments, renamed, other)
+        elsewhere = _flaws_elsewhere(tool.arguments, renamed, other)
         return explain(tool, renamed, elsewhere, other, meant=meant)
     unspeakable = canonical_arguments(model, renamed)[1]
     return explain(tool, renamed, unspeakable, None, meant=meant)
 
 
-def _faults_elsewhere(
+def _flaws_elsewhere(
     model: type[BaseModel], given: Mapping[str, Any], refusal: ValidationError
-) -> list[Fault]:
+) -> list[Flaw]:
     """What has no canonical form among the arguments that the refusal says nothing about."""
     refused = {error["loc"][0] for error in refusal.errors(include_url=False) if error["loc"]}
-    faults: list[Fault] = []
+    flaws: list[Flaw] = []
     for name, field in model.model_fields.items():
         key = name if name in given else called(name, field)
         if key not in given or key in refused:
@@ -181,8 +181,8 @@ def _faults_elsewhere(
             alone = parsed(single(model, name), {key: given[key]})
         except ValidationError:
             continue
-        faults += canonical_arguments(alone, given)[1]
-    return faults
+        flaws += canonical_arguments(alone, given)[1]
+    return flaws
 
 
 def _upgraded(tool: Tool, step: int, held: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@
     enum         its value                           set            a sorted list
     list, tuple  a list                              model, dataclass, dict          an object
 
-What has no such form (NaN, a naive datetime, bytes, secrets) is a fault that names the field.
+What has no such form (NaN, a naive datetime, bytes, secrets) is a flaw that names the field.
 """
 
 from __future__ import annotations
@@ -29,113 +29,113 @@ from pydantic import AnyUrl, BaseModel, RootModel
 
 from takeback.declare.argument import INTEGER_MAX
 from takeback.model.key import canonical_bytes
-from takeback.model.reading import DEPTH_MAX, Fault, Path, text_fault
+from takeback.model.reading import DEPTH_MAX, Flaw, Path, text_flaw
 from takeback.model.shape import called
 
 # A Decimal is written out in full: 1E+1000000 would be a megabyte of zeros.
 DECIMAL_PLACES_MAX = 1000
 
-_Form = Callable[[Any, Any, Path, list[Fault]], Any]
+_Form = Callable[[Any, Any, Path, list[Flaw]], Any]
 
 
 def canonical_arguments(
     model: BaseModel, received: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[Fault]]:
+) -> tuple[dict[str, Any], list[Flaw]]:
     """Every argument of ``model`` by name in its one form, defaults too, and what has none.
 
     ``received`` is what it was read from: it tells True from 1 where the model has become 1.
     """
-    faults: list[Fault] = []
-    return _model(model, received, (), faults), faults
+    flaws: list[Flaw] = []
+    return _model(model, received, (), flaws), flaws
 
 
-def canonical_value(value: Any) -> tuple[Any, list[Fault]]:
+def canonical_value(value: Any) -> tuple[Any, list[Flaw]]:
     """The one form of a value on its own, and what is wrong with it.
 
     >>> canonical_value({"b": 5.0, "a": Decimal("12.50"), "c": {3, 1}})
     ({'b': 5, 'a': '12.5', 'c': [1, 3]}, [])
-    >>> [fault.message for fault in canonical_value(datetime(2026, 11, 29))[1]]
+    >>> [flaw.message for flaw in canonical_value(datetime(2026, 11, 29))[1]]
     ['must say its offset from UTC, such as 2026-11-29T14:05:10Z']
     """
-    faults: list[Fault] = []
-    return _canonical(value, None, (), faults), faults
+    flaws: list[Flaw] = []
+    return _canonical(value, None, (), flaws), flaws
 
 
-def _canonical(value: Any, received: Any, path: Path, faults: list[Fault]) -> Any:
+def _canonical(value: Any, received: Any, path: Path, flaws: list[Flaw]) -> Any:
     kind = type(value)
     if kind is str and value.isascii() and "\0" not in value:
         return value
     form = _FORMS.get(kind)
     if form is None:
         form = next((form for base, form in _BASES if isinstance(value, base)), _unknown)
-    return form(value, received, path, faults)
+    return form(value, received, path, flaws)
 
 
-def _same(value: Any, _received: Any, _path: Path, _faults: list[Fault]) -> Any:
+def _same(value: Any, _received: Any, _path: Path, _flaws: list[Flaw]) -> Any:
     return value
 
 
-def _text(value: str, _received: Any, path: Path, faults: list[Fault]) -> str:
-    wrong = text_fault(value)
+def _text(value: str, _received: Any, path: Path, flaws: list[Flaw]) -> str:
+    wrong = text_flaw(value)
     if wrong is not None:
-        _note(faults, path, wrong, value)
+        _note(flaws, path, wrong, value)
         return ""
     return unicodedata.normalize("NFC", str(value))
 
 
-def _written(value: Any, received: Any, path: Path, faults: list[Fault]) -> str:
-    return _text(str(value), received, path, faults)
+def _written(value: Any, received: Any, path: Path, flaws: list[Flaw]) -> str:
+    return _text(str(value), received, path, flaws)
 
 
-def _whole(value: int, received: Any, path: Path, faults: list[Fault]) -> Any:
+def _whole(value: int, received: Any, path: Path, flaws: list[Flaw]) -> Any:
     if isinstance(received, bool):
-        return _note(faults, path, "must be a number, not true or false", received, "wrong_type")
+        return _note(flaws, path, "must be a number, not true or false", received, "wrong_type")
     if not -INTEGER_MAX <= value <= INTEGER_MAX:
         message = f"must be a whole number from -{INTEGER_MAX} to {INTEGER_MAX}"
-        return _note(faults, path, message, received, "out_of_range")
+        return _note(flaws, path, message, received, "out_of_range")
     return int(value)
 
 
-def _float(value: float, received: Any, path: Path, faults: list[Fault]) -> Any:
+def _float(value: float, received: Any, path: Path, flaws: list[Flaw]) -> Any:
     if not math.isfinite(value):
-        return _note(faults, path, "must be a finite number", str(value))
+        return _note(flaws, path, "must be a finite number", str(value))
     if value.is_integer() or isinstance(received, bool):
-        return _whole(int(value), received, path, faults)
+        return _whole(int(value), received, path, flaws)
     return float(value)
 
 
-def _decimal(value: Decimal, received: Any, path: Path, faults: list[Fault]) -> Any:
+def _decimal(value: Decimal, received: Any, path: Path, flaws: list[Flaw]) -> Any:
     if isinstance(received, bool):
-        return _note(faults, path, "must be a number, not true or false", received, "wrong_type")
+        return _note(flaws, path, "must be a number, not true or false", received, "wrong_type")
     if not value.is_finite():
-        return _note(faults, path, "must be a finite number", str(value))
+        return _note(flaws, path, "must be a finite number", str(value))
     if not value:
         return "0"
     exponent = int(value.as_tuple().exponent)
     if value.adjusted() > DECIMAL_PLACES_MAX or exponent < -DECIMAL_PLACES_MAX:
         message = f"must have at most {DECIMAL_PLACES_MAX} digits on either side of the point"
-        return _note(faults, path, message, str(value), "out_of_range")
+        return _note(flaws, path, message, str(value), "out_of_range")
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _instant(value: datetime, _received: Any, path: Path, faults: list[Fault]) -> Any:
+def _instant(value: datetime, _received: Any, path: Path, flaws: list[Flaw]) -> Any:
     if value.utcoffset() is None:
         message = "must say its offset from UTC, such as 2026-11-29T14:05:10Z"
-        return _note(faults, path, message, value.isoformat(), "naive_instant")
+        return _note(flaws, path, message, value.isoformat(), "naive_instant")
     try:
         moment = value.astimezone(UTC)
     except OverflowError:
         message = "must lie between the years 1 and 9999"
-        return _note(faults, path, message, value.isoformat(), "out_of_range")
+        return _note(flaws, path, message, value.isoformat(), "out_of_range")
     return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
-def _iso(value: date | time, _received: Any, _path: Path, _faults: list[Fault]) -> str:
+def _iso(value: date | time, _received: Any, _path: Path, _flaws: list[Flaw]) -> str:
     return value.isoformat()
 
 
-def _span(value: timedelta, _received: Any, _path: Path, _faults: list[Fault]) -> str:
+def _span(value: timedelta, _received: Any, _path: Path, _flaws: list[Flaw]) -> str:
     micros = value // timedelta(microseconds=1)
     seconds, rest = divmod(abs(micros), 1_000_000)
     days, seconds = divmod(seconds, 86_400)
@@ -143,27 +143,27 @@ def _span(value: timedelta, _received: Any, _path: Path, _faults: list[Fault]) -
     return f"{'-' if micros < 0 else ''}P{days}DT{seconds}{fraction}S"
 
 
-def _enum(value: Enum, received: Any, path: Path, faults: list[Fault]) -> Any:
-    return _canonical(value.value, received, path, faults)
+def _enum(value: Enum, received: Any, path: Path, flaws: list[Flaw]) -> Any:
+    return _canonical(value.value, received, path, flaws)
 
 
-def _list(value: Iterable[Any], received: Any, path: Path, faults: list[Fault]) -> list[Any]:
-    if _too_deep(path, faults):
+def _list(value: Iterable[Any], received: Any, path: Path, flaws: list[Flaw]) -> list[Any]:
+    if _too_deep(path, flaws):
         return []
     given = received if isinstance(received, list | tuple) else ()
     return [
-        _canonical(item, given[index] if index < len(given) else None, (*path, index), faults)
+        _canonical(item, given[index] if index < len(given) else None, (*path, index), flaws)
         for index, item in enumerate(value)
     ]
 
 
-def _set(value: Iterable[Any], received: Any, path: Path, faults: list[Fault]) -> list[Any]:
-    items = _list(value, None, path, faults)
+def _set(value: Iterable[Any], received: Any, path: Path, flaws: list[Flaw]) -> list[Any]:
+    items = _list(value, None, path, flaws)
     if isinstance(received, list | tuple) and not any(isinstance(item, bool) for item in items):
         for index, given in enumerate(received):
             if isinstance(given, bool):
                 message = "must be a number, not true or false"
-                _note(faults, (*path, index), message, given, "wrong_type")
+                _note(flaws, (*path, index), message, given, "wrong_type")
     if all(type(item) is str for item in items):
         return sorted(set(items))
     if all(type(item) in {int, float} for item in items):
@@ -172,61 +172,59 @@ def _set(value: Iterable[Any], received: Any, path: Path, faults: list[Fault]) -
     return [by_bytes[key] for key in sorted(by_bytes)]
 
 
-def _dict(
-    value: Mapping[Any, Any], received: Any, path: Path, faults: list[Fault]
-) -> dict[str, Any]:
+def _dict(value: Mapping[Any, Any], received: Any, path: Path, flaws: list[Flaw]) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    if _too_deep(path, faults):
+    if _too_deep(path, flaws):
         return result
     given = received if isinstance(received, Mapping) else {}
     for key, item in value.items():
-        name = _canonical(key, None, path, faults)
+        name = _canonical(key, None, path, flaws)
         if not isinstance(name, str):
-            _note(faults, path, "must have text as the names of its fields", key)
+            _note(flaws, path, "must have text as the names of its fields", key)
         elif name in result:
-            _note(faults, path, "two keys are the same text", key)
+            _note(flaws, path, "two keys are the same text", key)
         else:
-            result[name] = _canonical(item, given.get(name), (*path, name), faults)
+            result[name] = _canonical(item, given.get(name), (*path, name), flaws)
     return result
 
 
-def _model(value: BaseModel, received: Any, path: Path, faults: list[Fault]) -> dict[str, Any]:
-    if _too_deep(path, faults):
+def _model(value: BaseModel, received: Any, path: Path, flaws: list[Flaw]) -> dict[str, Any]:
+    if _too_deep(path, flaws):
         return {}
     given = received if isinstance(received, Mapping) else {}
     values = value.__dict__
     return {
         name: _canonical(
-            values.get(name), given.get(name, given.get(called(name, field))), (*path, name), faults
+            values.get(name), given.get(name, given.get(called(name, field))), (*path, name), flaws
         )
         for name, field in type(value).model_fields.items()
     }
 
 
-def _root_model(value: RootModel[Any], received: Any, path: Path, faults: list[Fault]) -> Any:
-    return _canonical(value.root, received, path, faults)
+def _root_model(value: RootModel[Any], received: Any, path: Path, flaws: list[Flaw]) -> Any:
+    return _canonical(value.root, received, path, flaws)
 
 
-def _unknown(value: Any, received: Any, path: Path, faults: list[Fault]) -> Any:
+def _unknown(value: Any, received: Any, path: Path, flaws: list[Flaw]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return _dict(fields, received, path, faults)
-    return _note(faults, path, "has no form in JSON that could be stored", type(value).__name__)
+        return _dict(fields, received, path, flaws)
+    return _note(flaws, path, "has no form in JSON that could be stored", type(value).__name__)
 
 
-def _too_deep(path: Path, faults: list[Fault]) -> bool:
+def _too_deep(path: Path, flaws: list[Flaw]) -> bool:
     if len(path) < DEPTH_MAX:
         return False
     message = f"must not be nested deeper than {DEPTH_MAX} levels"
-    faults.append(Fault(path=path[:1], code="too_deep", message=message))
+    flaws.append(Flaw(path=path[:1], code="too_deep", message=message))
     return True
 
 
 def _note(
-    faults: list[Fault], path: Path, message: str, received: Any, code: str = "not_representable"
+    flaws: list[Flaw], path: Path, message: str, received: Any, code: str = "not_representable"
 ) -> Any:
-    """Note a fault, and answer with the null that stands in for the value."""
-    faults.append(Fault(path=path, code=code, message=message, received=received))
+    """Note a flaw, and answer with the null that stands in for the value."""
+    flaws.append(Flaw(path=path, code=code, message=message, received=received))
     return None
 
 

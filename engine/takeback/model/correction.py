@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from takeback.model.likeness import folded, is_slip
-from takeback.model.reading import Fault, Path
+from takeback.model.reading import Flaw, Path
 from takeback.model.shape import Shape, parsed
 from takeback.model.violation import Repair, Violation
 
@@ -45,8 +45,8 @@ def is_sent_along(path: Path, received: Any) -> bool:
     return name in _SENT_ALONG and (received is True or (name == "force" and received is False))
 
 
-def respelt(model: type[BaseModel], arguments: Mapping[str, Any], fault: Fault) -> Any:
-    """The faulty value without what is wrong with its spelling; None where that is not all.
+def respelt(model: type[BaseModel], arguments: Mapping[str, Any], flaw: Flaw) -> Any:
+    """The flawed value without what is wrong with its spelling; None where that is not all.
 
     An integer as text is that integer; a decimal is not, since 129.00 may be meant for 12900.
 
@@ -54,23 +54,23 @@ def respelt(model: type[BaseModel], arguments: Mapping[str, Any], fault: Fault) 
     >>> from takeback.declare import Money
     >>> Refund = create_model("Refund", amount=(Money, ...))
     >>> def of(amount):
-    ...     return Fault(path=("amount",), code="not_minor_units", message="", received=amount)
+    ...     return Flaw(path=("amount",), code="not_minor_units", message="", received=amount)
     >>> respelt(Refund, {"amount": "12900"}, of("12900"))
     12900
     >>> respelt(Refund, {"amount": "129.00"}, of("129.00")) is None
     True
     """
-    received = fault.received
-    if not isinstance(received, str) or not fault.path:
+    received = flaw.received
+    if not isinstance(received, str) or not flaw.path:
         return None
     bare = received.strip()
     candidates: list[Any] = []
-    if fault.code in {"not_minor_units", "wrong_type"} and _WHOLE_NUMBER.fullmatch(bare):
-        if "int" in Shape(model).kinds(fault.path):
+    if flaw.code in {"not_minor_units", "wrong_type"} and _WHOLE_NUMBER.fullmatch(bare):
+        if "int" in Shape(model).kinds(flaw.path):
             candidates.append(int(bare))
-    elif fault.code in {"malformed", "too_long", "wrong_type"} and bare != received:
+    elif flaw.code in {"malformed", "too_long", "wrong_type"} and bare != received:
         candidates.append(bare)
-    fitting = [each for each in candidates if _fits(model, arguments, fault.path, each)]
+    fitting = [each for each in candidates if _fits(model, arguments, flaw.path, each)]
     return fitting[0] if len(fitting) == 1 else None
 
 

@@ -25,7 +25,7 @@ from takeback.model.closed_set import (
 )
 from takeback.model.correction import is_sent_along, respelt
 from takeback.model.likeness import nearest_first
-from takeback.model.reading import Fault, Path
+from takeback.model.reading import Flaw, Path
 from takeback.model.sentence import sentence_for
 from takeback.model.shape import Shape, called
 from takeback.model.violation import Repair, Violation, shown
@@ -42,9 +42,9 @@ WHOLE_CALL = "arguments"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Objection:
-    """A fault, and which of several types objects: where the types fork, and the one taken."""
+    """A flaw, and which of several types objects: where the types fork, and the one taken."""
 
-    fault: Fault
+    flaw: Flaw
     fork: Path | None = None
     branch: str = ""
 
@@ -52,7 +52,7 @@ class _Objection:
 def explain(
     tool: Tool,
     arguments: Mapping[str, Any],
-    faults: Sequence[Fault],
+    flaws: Sequence[Flaw],
     refusal: ValidationError | None,
     *,
     meant: Mapping[Path, str] | None = None,
@@ -65,21 +65,21 @@ def explain(
     >>> from pydantic import create_model
     >>> from takeback.declare import Read
     >>> row = Tool("look", create_model("Look", query=(str, ...)), effect=Read(), description="")
-    >>> fault = Fault(path=("query",), code="missing", message="is required")
-    >>> [(each.field, each.repair.value) for each in explain(row, {}, [fault], None)]
+    >>> flaw = Flaw(path=("query",), code="missing", message="is required")
+    >>> [(each.field, each.repair.value) for each in explain(row, {}, [flaw], None)]
     [('query', 'ask_user')]
     """
     meant = meant or {}
     model = tool.arguments
-    found = list(faults) + _not_within(_objections(model, arguments, refusal), faults)
-    found += [Fault(path=path, code="unknown_argument", message="") for path in meant]
-    first_of_each: dict[Path, Fault] = {}
-    for fault in found:
-        first_of_each.setdefault(fault.path, fault)
+    found = list(flaws) + _not_within(_objections(model, arguments, refusal), flaws)
+    found += [Flaw(path=path, code="unknown_argument", message="") for path in meant]
+    first_of_each: dict[Path, Flaw] = {}
+    for flaw in found:
+        first_of_each.setdefault(flaw.path, flaw)
     order = _names_of(model)
-    ordered = sorted(first_of_each.values(), key=lambda fault: _position(fault, order))
+    ordered = sorted(first_of_each.values(), key=lambda flaw: _position(flaw, order))
     violations = list(
-        _that_fit(_violation(tool, arguments, fault, meant) for fault in ordered[:VIOLATIONS_MAX])
+        _that_fit(_violation(tool, arguments, flaw, meant) for flaw in ordered[:VIOLATIONS_MAX])
     )
     if len(ordered) > len(violations):
         message = f"and {len(ordered) - len(violations)} more violations"
@@ -99,7 +99,7 @@ def _that_fit(violations: Iterator[Violation]) -> Iterator[Violation]:
 
 def _objections(
     model: type[BaseModel], arguments: Mapping[str, Any], refusal: ValidationError | None
-) -> list[Fault]:
+) -> list[Flaw]:
     if refusal is None:
         return []
     shape = Shape(model)
@@ -108,7 +108,7 @@ def _objections(
     # From the inside out, so that a fork within a fork is settled first.
     for fork in sorted(forks, key=len, reverse=True):
         objections = _settled(objections, fork)
-    return [each.fault for each in objections]
+    return [each.flaw for each in objections]
 
 
 def _objection(
@@ -138,8 +138,8 @@ def _objection(
             message = not_permitted("", received, members).message
     if code == "missing":
         received = None
-    fault = Fault(path=path, code=code, message=message, received=received, permitted=permitted)
-    return _Objection(fault=fault, fork=fork, branch=branch)
+    flaw = Flaw(path=path, code=code, message=message, received=received, permitted=permitted)
+    return _Objection(flaw=flaw, fork=fork, branch=branch)
 
 
 def _located(
@@ -172,88 +172,88 @@ def _settled(objections: list[_Objection], fork: Path) -> list[_Objection]:
     outside = [each for each in objections if each.fork != fork]
     below: dict[str, list[_Objection]] = {}
     for each in inside:
-        if len(each.fault.path) > len(fork):
+        if len(each.flaw.path) > len(fork):
             below.setdefault(each.branch, []).append(each)
     if below:
         chosen = min(below.values(), key=len)
     else:
-        chosen = [replace(inside[0], fault=_joined([each.fault for each in inside]))]
+        chosen = [replace(inside[0], flaw=_joined([each.flaw for each in inside]))]
     return outside[:first] + chosen + outside[first:]
 
 
-def _joined(faults: Sequence[Fault]) -> Fault:
+def _joined(flaws: Sequence[Flaw]) -> Flaw:
     # What stands in a closed set is said last, since the set follows it.
-    ordered = sorted(faults, key=lambda fault: fault.code == "not_permitted")
-    message = ", or ".join(dict.fromkeys(fault.message for fault in ordered))
+    ordered = sorted(flaws, key=lambda flaw: flaw.code == "not_permitted")
+    message = ", or ".join(dict.fromkeys(flaw.message for flaw in ordered))
     return replace(ordered[-1], message=message)
 
 
-def _not_within(objections: Sequence[Fault], faults: Sequence[Fault]) -> list[Fault]:
-    """Objections to what stands in for a faulty value say nothing about the call: they go."""
-    replaced = {fault.path for fault in faults}
+def _not_within(objections: Sequence[Flaw], flaws: Sequence[Flaw]) -> list[Flaw]:
+    """Objections to what stands in for a flawed value say nothing about the call: they go."""
+    replaced = {flaw.path for flaw in flaws}
     return [
-        fault
-        for fault in objections
-        if not any(fault.path[:depth] in replaced for depth in range(1, len(fault.path) + 1))
-        and not (replaced and fault.path == ())
+        flaw
+        for flaw in objections
+        if not any(flaw.path[:depth] in replaced for depth in range(1, len(flaw.path) + 1))
+        and not (replaced and flaw.path == ())
     ]
 
 
 def _violation(
-    tool: Tool, arguments: Mapping[str, Any], fault: Fault, meant: Mapping[Path, str]
+    tool: Tool, arguments: Mapping[str, Any], flaw: Flaw, meant: Mapping[Path, str]
 ) -> Violation:
-    field = ".".join(str(shown(str(part))) for part in fault.path) or WHOLE_CALL
-    if fault.path in meant:
-        return _misnamed(field, arguments, fault, meant[fault.path])
-    if fault.code == "unknown_argument":
-        return _unknown(field, fault, tool.arguments)
-    if fault.permitted:
-        return _outside(tool, field, fault)
-    respelling = respelt(tool.arguments, arguments, fault)
-    repair = Repair.ASK_USER if fault.code == "missing" else Repair.CHOICE
+    field = ".".join(str(shown(str(part))) for part in flaw.path) or WHOLE_CALL
+    if flaw.path in meant:
+        return _misnamed(field, arguments, flaw, meant[flaw.path])
+    if flaw.code == "unknown_argument":
+        return _unknown(field, flaw, tool.arguments)
+    if flaw.permitted:
+        return _outside(tool, field, flaw)
+    respelling = respelt(tool.arguments, arguments, flaw)
+    repair = Repair.ASK_USER if flaw.code == "missing" else Repair.CHOICE
     return Violation(
         field=field,
-        code=fault.code,
-        message=fault.message,
-        received=shown(fault.received),
+        code=flaw.code,
+        message=flaw.message,
+        received=shown(flaw.received),
         suggestion=respelling,
         repair=repair if respelling is None else Repair.MECHANICAL,
     )
 
 
-def _outside(tool: Tool, field: str, fault: Fault) -> Violation:
+def _outside(tool: Tool, field: str, flaw: Flaw) -> Violation:
     """A value that is in no closed set, or none at all where one of a closed set has to be."""
-    members = closed_set(tool.arguments, fault.path)
-    is_whole = tuple(member.value for member in members) == fault.permitted
+    members = closed_set(tool.arguments, flaw.path)
+    is_whole = tuple(member.value for member in members) == flaw.permitted
     if not is_whole:
-        members = tuple(Member(value=value) for value in fault.permitted)
+        members = tuple(Member(value=value) for value in flaw.permitted)
     lookup = None
     if is_whole and len(members) > PERMITTED_MAX:
-        lookup = lookup_of(tool.name, field, fault.received)
-    if fault.code == "not_permitted":
-        closed = not_permitted(field, fault.received, members)
+        lookup = lookup_of(tool.name, field, flaw.received)
+    if flaw.code == "not_permitted":
+        closed = not_permitted(field, flaw.received, members)
         # The sentence of a validator of the author's is the better one.
-        own = fault.message if not fault.message.startswith("must be one of ") else closed.message
+        own = flaw.message if not flaw.message.startswith("must be one of ") else closed.message
         return replace(closed, message=own, lookup=lookup)
     return Violation(
         field=field,
-        code=fault.code,
-        message=fault.message,
-        received=shown(fault.received),
-        permitted=fault.permitted[:PERMITTED_MAX],
+        code=flaw.code,
+        message=flaw.message,
+        received=shown(flaw.received),
+        permitted=flaw.permitted[:PERMITTED_MAX],
         permitted_count=len(members),
         lookup=lookup,
     )
 
 
-def _misnamed(field: str, arguments: Mapping[str, Any], fault: Fault, name: str) -> Violation:
+def _misnamed(field: str, arguments: Mapping[str, Any], flaw: Flaw, name: str) -> Violation:
     """An argument that has another one's name but for a slip."""
     value: Any = arguments
-    for part in (*fault.path[:-1], name):
+    for part in (*flaw.path[:-1], name):
         value = value[part]
     return Violation(
         field=field,
-        code=fault.code,
+        code=flaw.code,
         message=f"is not an argument of this tool; {name} is, and was left out",
         received=shown(value),
         suggestion=name,
@@ -261,21 +261,21 @@ def _misnamed(field: str, arguments: Mapping[str, Any], fault: Fault, name: str)
     )
 
 
-def _unknown(field: str, fault: Fault, model: type[BaseModel]) -> Violation:
+def _unknown(field: str, flaw: Flaw, model: type[BaseModel]) -> Violation:
     """An argument that there is not; whatever it says, the call is not carried out without it."""
-    if len(fault.path) > 1:
+    if len(flaw.path) > 1:
         message = "is not a field of this argument; leave it out"
         return Violation(
-            field=field, code=fault.code, message=message, received=shown(fault.received)
+            field=field, code=flaw.code, message=message, received=shown(flaw.received)
         )
-    names = nearest_first(str(fault.path[0]), _names_of(model))
+    names = nearest_first(str(flaw.path[0]), _names_of(model))
     takes = f"it takes: {', '.join(names[:PERMITTED_MAX])}" if names else "it takes none"
-    adds_nothing = is_sent_along(fault.path, fault.received)
+    adds_nothing = is_sent_along(flaw.path, flaw.received)
     return Violation(
         field=field,
-        code=fault.code,
+        code=flaw.code,
         message=f"is not an argument of this tool; leave it out ({takes})",
-        received=shown(fault.received),
+        received=shown(flaw.received),
         permitted=tuple(names[:PERMITTED_MAX]),
         permitted_count=len(names),
         repair=Repair.MECHANICAL if adds_nothing else Repair.CHOICE,
@@ -287,15 +287,15 @@ def _names_of(model: type[BaseModel]) -> list[str]:
     return [called(name, field) for name, field in model.model_fields.items()]
 
 
-def _position(fault: Fault, order: Sequence[str]) -> tuple[Any, ...]:
-    top = str(fault.path[0]) if fault.path else ""
-    is_unknown = fault.code == "unknown_argument" and len(fault.path) == 1
+def _position(flaw: Flaw, order: Sequence[str]) -> tuple[Any, ...]:
+    top = str(flaw.path[0]) if flaw.path else ""
+    is_unknown = flaw.code == "unknown_argument" and len(flaw.path) == 1
     declared = order.index(top) if top in order else len(order)
     return (
         is_unknown,
         declared,
         [
             (isinstance(part, str), part if isinstance(part, int) else 0, str(part))
-            for part in fault.path
+            for part in flaw.path
         ],
     )

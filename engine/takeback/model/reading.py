@@ -1,7 +1,7 @@
 """Received arguments before any type is known: text in NFC, bounded in depth and size.
 
 What no type could take (NUL, lone surrogates, keys that are not text, endless nesting) is noted as
-a fault and replaced by nothing, so that the rest can still be checked in the same answer.
+a flaw and replaced by nothing, so that the rest can still be checked in the same answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Flaw:
     """One thing that is wrong with the value at ``path``; ``permitted`` is a whole closed set."""
 
     path: Path
@@ -35,7 +35,7 @@ class Fault:
     permitted: tuple[Any, ...] = ()
 
 
-def read(received: Any) -> tuple[dict[str, Any], list[Fault]]:
+def read(received: Any) -> tuple[dict[str, Any], list[Flaw]]:
     """The arguments with every text in NFC, and what is wrong with them in themselves.
 
     >>> read({"note": "e\\u0301"}) == ({"note": "\\u00e9"}, [])
@@ -45,15 +45,15 @@ def read(received: Any) -> tuple[dict[str, Any], list[Fault]]:
     """
     reader = _Reader()
     if isinstance(received, Mapping):
-        return reader.object(received, ()), reader.faults
+        return reader.object(received, ()), reader.flaws
     message = "must be an object that gives each argument by name"
-    return {}, [Fault(path=(), code="wrong_type", message=message, received=received)]
+    return {}, [Flaw(path=(), code="wrong_type", message=message, received=received)]
 
 
-def text_fault(text: str) -> str | None:
+def text_flaw(text: str) -> str | None:
     """What keeps a text from being stored as JSON in Postgres; None for nothing.
 
-    >>> text_fault("caf\\u00e9"), text_fault("a\\0")
+    >>> text_flaw("caf\\u00e9"), text_flaw("a\\0")
     (None, 'must not contain the character NUL')
     """
     if "\0" in text:
@@ -80,10 +80,10 @@ def _opened(value: Any) -> Any:
 class _Reader:
     """One walk over received arguments."""
 
-    __slots__ = ("faults", "values")
+    __slots__ = ("flaws", "values")
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.flaws: list[Flaw] = []
         self.values = 0
 
     def object(self, received: Mapping[Any, Any], path: Path) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class _Reader:
             if key is None:
                 continue
             if key in result:
-                self._fault(path, "two keys are the same text", given)
+                self._flaw(path, "two keys are the same text", given)
             result[key] = self._value(value, (*path, key))
         return result
 
@@ -125,22 +125,22 @@ class _Reader:
         if isinstance(key, Enum):
             key = key.value
         if not isinstance(key, str):
-            self._fault(path, "must have text as the names of its fields", key)
+            self._flaw(path, "must have text as the names of its fields", key)
             return None
         if key.isascii() and "\0" not in key:
             return key
-        wrong = text_fault(key)
+        wrong = text_flaw(key)
         if wrong is not None:
-            self._fault(path, f"has a name that {wrong}", key)
+            self._flaw(path, f"has a name that {wrong}", key)
             return None
         return unicodedata.normalize("NFC", key)
 
     def _text(self, text: str, path: Path) -> str:
         if text.isascii() and "\0" not in text:
             return text
-        wrong = text_fault(text)
+        wrong = text_flaw(text)
         if wrong is not None:
-            self._fault(path, wrong, text)
+            self._flaw(path, wrong, text)
             return ""
         return unicodedata.normalize("NFC", text)
 
@@ -152,15 +152,15 @@ class _Reader:
         self.values += len(container)
         if self.values > VALUES_MAX:
             message = f"must not hold more than {VALUES_MAX} values"
-            self.faults.append(Fault(path=path[:1], code="too_large", message=message))
+            self.flaws.append(Flaw(path=path[:1], code="too_large", message=message))
         elif len(path) >= DEPTH_MAX:
             message = f"must not be nested deeper than {DEPTH_MAX} levels"
-            self.faults.append(Fault(path=path[:1], code="too_deep", message=message))
+            self.flaws.append(Flaw(path=path[:1], code="too_deep", message=message))
         else:
             return True
         return False
 
-    def _fault(self, path: Path, message: str, received: Any) -> None:
-        self.faults.append(
-            Fault(path=path, code="not_representable", message=message, received=received)
+    def _flaw(self, path: Path, message: str, received: Any) -> None:
+        self.flaws.append(
+            Flaw(path=path, code="not_representable", message=message, received=received)
         )
