@@ -21,6 +21,16 @@ from takeback import Envelope, Takeback
 from takeback.ledger.database import sqlalchemy_url
 
 
+class Counted(psycopg.Connection[Any]):
+    """A connection that counts the statements sent on it, ours as well as everybody's."""
+
+    statements = 0
+
+    def wait(self, *given: Any, **named: Any) -> Any:
+        type(self).statements += 1
+        return super().wait(*given, **named)
+
+
 class Caller(ABC):
     """One connection and the transaction on it."""
 

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from takeback import Call, InvalidReference, Rejected
 from takeback.model.errors import UnsupportedConnection
+from tests.client.caller import Counted
 from tests.client.desk import Pauses, in_thread
 
 REFUND = {"charge": "c1", "amount": 100, "currency": "EUR"}
@@ -162,16 +163,6 @@ def test_windows_of_a_batch_count_from_the_commit(desk, holder):
 
 
 # ── many ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Counted(psycopg.Connection):
-    """A connection that counts the statements sent on it, ours as well as everybody's."""
-
-    statements = 0
-
-    def wait(self, *given, **named):
-        type(self).statements += 1
-        return super().wait(*given, **named)
 
 
 def test_five_thousand_calls_are_a_few_statements_and_little_memory(desk):

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import UnsupportedConnection
-from tests.client.caller import CALLERS
+from tests.client.caller import CALLERS, Counted
 from tests.client.desk import Book, in_thread
 
 LETTER = {"to": "dana@example.com", "subject": "hello"}
@@ -34,6 +34,30 @@ def test_a_commit_stores_the_callers_row_and_the_intent(desk, caller):
     assert envelope.status == "scheduled"
     assert desk.book("mine") is not None
     assert desk.states() == {envelope.ref: "held"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "first", "again"),
+    [("send_letter", LETTER, 1, 2), ("delete_book", {"book": "b3"}, 20, 4)],
+    ids=["remote", "local"],
+)
+def test_a_call_sends_few_statements_and_a_repeat_no_more_than_it_needs(
+    desk, tool, arguments, first, again
+):
+    with Counted.connect(desk.url) as connection:
+
+        def sent(work):
+            connection.execute("SELECT 1")
+            before = Counted.statements
+            work()
+            return Counted.statements - before
+
+        def call():
+            desk.app.call(connection, tool, arguments)
+
+        sent(lambda: desk.app.call(connection, "delete_book", {"book": "b1"}))
+        assert sent(call) <= first
+        assert sent(call) == again
 
 
 def test_a_rollback_records_nothing_and_nothing_is_sent(desk, caller):

@@ -6,13 +6,15 @@ caller's Connection or psycopg connection, flushes, and leaves the transaction a
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import psycopg
 from psycopg.rows import tuple_row
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool
 
 
 class LentConnection:
@@ -48,11 +50,26 @@ def joined_session(connection: Connection) -> Session:
     return Session(bind=connection, join_transaction_mode="rollback_only")
 
 
-def lent_engine(raw: psycopg.Connection[Any]) -> Engine:
-    """An engine whose one connection is ``raw``, lent for the length of a call."""
+def lent_connection(raw: psycopg.Connection[Any]) -> Connection:
+    """``raw``, lent for the length of a call, as SQLAlchemy knows connections."""
+    lent = _LENT.set(raw)
+    try:
+        info = raw.info
+        return _engine(info.host, info.port, info.dbname, info.user, info.server_version).connect()
+    finally:
+        _LENT.reset(lent)
+
+
+_LENT: ContextVar[psycopg.Connection[Any]] = ContextVar("lent")
+
+
+@lru_cache(maxsize=64)
+def _engine(host: str, port: int, dbname: str, user: str, server_version: int) -> Engine:
+    """The engine of a database, which holds no connection: to ask what server it is takes four
+    statements, so that is asked once and not at every call."""
     return create_engine(
         "postgresql+psycopg://",
-        creator=lambda: LentConnection(raw),
-        poolclass=StaticPool,
+        creator=lambda: LentConnection(_LENT.get()),
+        poolclass=NullPool,
         use_native_hstore=False,
     )

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import PendingRollbackError, ResourceClosedError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 
-from takeback.ledger.borrowing import LentConnection, joined_session, lent_engine
+from takeback.ledger.borrowing import LentConnection, joined_session, lent_connection
 from takeback.ledger.sqlstate import FAILED, translated
 from takeback.ledger.statement import Statement
 from takeback.model.errors import NoTransaction, UnsupportedConnection
@@ -87,7 +87,7 @@ class Tx:
                         "the connection is in a pipeline, where no handler can ask the database "
                         "anything; call Local tools, and restore, outside of it"
                     )
-                self._given = lent_engine(self.raw).connect()
+                self._given = lent_connection(self.raw)
             if isinstance(self._given, Connection):
                 _begin(self._given)
                 self._session = joined_session(self._given)
