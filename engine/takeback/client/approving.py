@@ -50,8 +50,6 @@ NO = "deny"
 
 REASON_LENGTH_MAX = 2000
 
-_HOW = {YES: "approved", NO: "denied"}
-
 _TOLD = {
     "approved": "{by} approved {ref} at {at}; `status` says whether it can be taken back",
     "denied": "{by} denied {ref} at {at}; it never happens",

@@ -124,8 +124,6 @@ def prepare(
         if not repeat_of.isascii():
             raise errors.NoSuchRef(repeat_of)
         repeat_of = normalise(repeat_of)
-    body = canonical_bytes(arguments.canonical).decode()
-    salt = context.entropy(SALT_BYTES)
     proposal = Proposal(
         tool=bound.name,
         tier=bound.tool.tier,
@@ -135,6 +133,24 @@ def prepare(
         on_behalf_of=on_behalf_of,
         repeat_of=repeat_of,
     )
+    return _keyed(
+        context, bound, arguments, proposal, expect=expect, not_before=not_before, trace_id=trace_id
+    )
+
+
+def _keyed(
+    context: Context,
+    bound: Bound,
+    arguments: Arguments,
+    proposal: Proposal,
+    *,
+    expect: str | None,
+    not_before: datetime | None,
+    trace_id: str,
+) -> Request:
+    """The request that a checked call is: whom to ask, its keys, and what will be recorded."""
+    body = canonical_bytes(arguments.canonical).decode()
+    salt = context.entropy(SALT_BYTES)
     writes = not isinstance(bound.effect, Read)
     wanted = permission(context, bound.tool, proposal) if writes else None
     keys = _keys(context, bound.tool, proposal)
@@ -155,7 +171,7 @@ def prepare(
         body=body,
         salt=salt,
         trace_id=trace_id,
-        repeat_of=repeat_of,
+        repeat_of=proposal.repeat_of,
         expect=expect,
         former_keys=keys[1:],
         asked=wanted,
