@@ -34,7 +34,7 @@ from takeback.client.looking import Shown
 from takeback.client.owning import in_transaction
 from takeback.client.recipe import Unfound, unfound
 from takeback.declare import Catalog, Limit
-from takeback.dispatch.limits import Limits, check_limits
+from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
 from takeback.ledger.braking import Freeze
@@ -219,14 +219,14 @@ class Desk:
         name: str,
         sleep: Callable[[float], object],
         stopping: Callable[[], bool],
-        limits: Limits | None = None,
+        pace: Pace | None = None,
     ) -> Worker:
         """An embedded worker. Raises InvalidSettings when its times contradict each other."""
-        limits = limits or Limits(lease=timedelta(seconds=self.settings.lease_seconds))
-        check_limits(limits, self.registry)
+        pace = pace or Pace(lease=timedelta(seconds=self.settings.lease_seconds))
+        check_pace(pace, self.registry)
         return Worker(
             self.context,
-            limits,
+            pace,
             name=name,
             sleep=sleep,
             stopping=stopping,

@@ -25,7 +25,7 @@ from typing import Any
 from takeback import log
 from takeback import settings as settings_room
 from takeback.app import Takeback
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.log import logger
 from takeback.model import errors
 from takeback.model.errors import InvalidSettings
@@ -169,16 +169,16 @@ def work(
     """
     log.configure(app.settings.log)
     lease = timedelta(seconds=app.settings.lease_seconds)
-    limits = Limits(lease=lease, all_tenants=all_tenants)
+    pace = Pace(lease=lease, all_tenants=all_tenants)
     if concurrency is not None:
-        limits = replace(limits, concurrency=concurrency)
+        pace = replace(pace, concurrency=concurrency)
     name = f"{socket.gethostname()}:{os.getpid()}"
     with stoppable() as stop:
         try:
             if app.health().revision is None:
                 raise errors.DatabaseUnavailable(NO_LEDGER)
-            worker = app.worker(name=name, sleep=stop.sleep, stopping=stop.asked, limits=limits)
-            logger.info("worker_started", worker=name, concurrency=limits.concurrency, drain=drain)
+            worker = app.worker(name=name, sleep=stop.sleep, stopping=stop.asked, pace=pace)
+            logger.info("worker_started", worker=name, concurrency=pace.concurrency, drain=drain)
             tally = worker.run(drain=drain)
             worked = Worked(
                 performed=tally.performed,

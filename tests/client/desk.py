@@ -21,7 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from takeback import Affected, Handler, InvalidReference, Performed, Settings, Takeback
 from takeback.declare import Catalog
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import lock
 from takeback.model.command import Command
@@ -407,7 +407,7 @@ class Desk:
             name="w1",
             sleep=sleeping.wait,
             stopping=sleeping.is_set,
-            limits=Limits(concurrency=concurrency),
+            pace=Pace(concurrency=concurrency),
         )
         worker.run(drain=True)
 

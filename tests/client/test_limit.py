@@ -24,7 +24,7 @@ from takeback.declare import (
     Tool,
 )
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.model.envelope import Envelope
 from takeback.model.handler import Handler
 from tests.dispatch.office import Office, World, file_case, make_cases, row, unfile_case
@@ -89,11 +89,15 @@ def test_over_a_limit_a_local_call_waits_for_a_person_and_has_changed_nothing(da
 
 
 def test_over_a_limit_that_refuses_it_says_what_is_left_and_is_no_intent(database_url, make):
+    """S2.3: a repeat is futile, and the answer says so."""
     office = make(Limit(count=1, over=REFUSE))
     office.call(None, "file_case", {"to": "a"})
 
     refused = office.call(None, "file_case", {"to": "b"})
 
+    error = refused.error or {}
+    assert (error["class"], error["retry_after_s"]) == ("terminal", None)
+    assert (refused["effect"], refused["repeat_can_succeed"]) == ("none", False)
     assert (refused.status, refused.code, refused.ref) == ("refused", "limit_exceeded", None)
     assert "at most 1 calls by this tool, 0 left" in (refused.error or {})["message"]
     assert cases(database_url) == len(office.list()) == 1
@@ -217,7 +221,7 @@ def test_a_worker_passes_by_what_a_strict_transaction_is_summing_up(database_url
     make()
     world = World()
     office = Office(database_url, world, rows=rows)
-    worker = Dispatcher(office.context, Limits(), "w")
+    worker = Dispatcher(office.context, Pace(), "w")
     letter, parcel = (
         office.call(None, tool, {"to": "dana"}).ref for tool in ("send_letter", "ship")
     )

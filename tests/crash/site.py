@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.ledger.database import Database
 from takeback.model.handler import Handler
 from takeback.testing.crash import Fault, Stage
@@ -101,7 +101,7 @@ class Site:
 
     def work(self, office: Office, name: str = "w1") -> None:
         """A worker with one thread, so that points come in one order; waits move the clock."""
-        worker = office.worker_of(name, sleep=self.clock.advance, limits=Limits(concurrency=1))
+        worker = office.worker_of(name, sleep=self.clock.advance, pace=Pace(concurrency=1))
         worker.run(drain=True)
 
     def rows(self) -> list[Row]:

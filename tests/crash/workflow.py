@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from takeback.client.batching import Call
 from takeback.declare import PER_TENANT, REFUSE, Limit
 from takeback.dispatch.executor import Ended, Executor
-from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import of_answer
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.settler import Settler
 from takeback.dispatch.work import Work
@@ -121,7 +121,7 @@ def stop_in_the_middle(site: Site, office: Office, stage: Stage | None) -> None:
         "w1",
         sleep=site.clock.advance,
         stopping=lambda: len(site.world.calls) > before,
-        limits=Limits(concurrency=1),
+        pace=Pace(concurrency=1),
     )
     worker.run(drain=True)
 
@@ -251,7 +251,7 @@ def _slept_through_its_lease(site: Site, office: Office) -> None:
     """A worker has called the provider, and then nothing was heard of it for too long."""
     office.call(None, "send_letter", {"to": site.to})
     (work,) = office.worker_of("slow")._dispatcher.run_once(1).works
-    executor = Executor(context=office.context, limits=Limits(), monotonic=lambda: 0.0)
+    executor = Executor(context=office.context, pace=Pace(), monotonic=lambda: 0.0)
     begun = executor.begin(work, 30.0)
     assert isinstance(begun, Work)
     executor.perform(begun)

@@ -36,7 +36,7 @@ from takeback.declare import (
     seconds,
 )
 from takeback.desk import Desk
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.worker import Worker
 from takeback.ledger.database import Database
 from takeback.model.errors import NotDispatched, Rejected
@@ -212,13 +212,13 @@ class Office(Takeback):
         sleep: Callable[[float], object] | None = None,
         stopping: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
-        limits: Limits | None = None,
+        pace: Pace | None = None,
         **paces: Any,
     ) -> Worker:
         """A worker of this name, which waits for real unless ``sleep`` is given."""
         return Worker(
             self.context,
-            limits or Limits(**paces),
+            pace or Pace(**paces),
             name=name,
             sleep=sleep or threading.Event().wait,
             stopping=stopping,

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from takeback.client.previewing import affected_text, foreseen_of
 from takeback.declare import Approval, Local
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.performer import ATTEMPTS_MAX
 from takeback.dispatch.reaper import Reaper
 from takeback.ledger.recording import record
@@ -60,7 +60,7 @@ class Bureau(Office):
 
     def drain(self, name: str = "w") -> int:
         """Carries out what is due; waits move the clock. Answers with how much that was."""
-        worker = self.worker_of(name, sleep=self._wait, limits=Limits(concurrency=1))
+        worker = self.worker_of(name, sleep=self._wait, pace=Pace(concurrency=1))
         return worker.run(drain=True).performed
 
 

@@ -9,7 +9,7 @@ import psycopg
 
 from takeback.client.batching import Call
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.ledger.locking import AGENDA, LOCK_DUE
 from tests.dispatch.office import ROWS, Office
 
@@ -17,7 +17,7 @@ TOOLS = '{"send_letter": 1, "restore": 1}'
 
 
 def dispatcher(office: Office, name: str = "w", **paces: Any) -> Dispatcher:
-    return Dispatcher(office.context, Limits(**paces), name)
+    return Dispatcher(office.context, Pace(**paces), name)
 
 
 def letters(office: Office, count: int, tool: str = "send_letter") -> list[str]:

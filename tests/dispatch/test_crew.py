@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from takeback.declare import BLIND, Remote
-from takeback.dispatch.limits import GRACE_SECONDS, Limits, check_limits
+from takeback.dispatch.pace import GRACE_SECONDS, Pace, check_pace
 from takeback.model.errors import InvalidSettings, NotDispatched, Rejected
 from tests.dispatch.office import Office, World, row
 from tests.dispatch.shift import Door, Shift, Watch, eventually
@@ -102,7 +102,7 @@ def test_what_was_begun_with_its_claim_and_waited_too_long_is_not_called(office,
     hang(world, door, "pay")
     first = office.call(None, "pay", {"to": "dana"}).ref
     rest = [office.call(None, "pay", {"to": f"robin-{n}"}).ref for n in range(3)]
-    worker = office.worker_of("w1", limits=Limits(concurrency=1), monotonic=(watch := Watch()))
+    worker = office.worker_of("w1", pace=Pace(concurrency=1), monotonic=(watch := Watch()))
     claimed = worker._dispatcher.run_once(10)
     worker._crew.take_on(claimed.works, watch() + 30.0)
     door.knocked()
@@ -161,10 +161,10 @@ def test_an_attempt_is_given_up_before_its_lease_is_over(seconds, allowed, datab
     office = Office(database_url, World(), rows=rows)
 
     if allowed:
-        check_limits(Limits(), office.registry)
+        check_pace(Pace(), office.registry)
         return
     with pytest.raises(InvalidSettings, match="send_letter: attempt_seconds_max is"):
-        check_limits(Limits(), office.registry)
+        check_pace(Pace(), office.registry)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from takeback.dispatch.crew import HELD_SECONDS
 from takeback.dispatch.executor import Ended, Executor
-from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, not_reached, of_answer
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.settler import Settler
 from takeback.dispatch.work import Work
@@ -44,7 +44,7 @@ def begun(office: Office, tool: str = "send_letter", to: str = "dana") -> Work:
 
 def begin(office: Office) -> Work:
     (work,) = office.worker_of("w1")._dispatcher.run_once(1).works
-    executor = Executor(context=office.context, limits=Limits(), monotonic=Watch())
+    executor = Executor(context=office.context, pace=Pace(), monotonic=Watch())
     found = executor.begin(work, 30.0)
     assert isinstance(found, Work)
     return found
@@ -100,7 +100,7 @@ def test_a_late_answer_does_not_take_a_claim_away(office, clock, world):
     (fresh,) = office.worker_of("w2")._dispatcher.run_once(1).works
     settle(office, stale, REFUSED)
 
-    executor = Executor(context=office.context, limits=Limits(), monotonic=Watch())
+    executor = Executor(context=office.context, pace=Pace(), monotonic=Watch())
     begun_again = executor.begin(fresh, 30.0)
 
     assert isinstance(begun_again, Work) and begun_again.intent.attempt == 2
@@ -217,7 +217,7 @@ def test_a_beginning_whose_commit_was_not_answered_is_no_doubt(
     ref = office.call(None, "send_letter", {"to": "dana"}).ref
     stage = Lose(observer, at=at, nth=2)
     with watched(stage, Office(database_url, world, pause=clock.advance)) as other:
-        other.worker_of("w", sleep=clock.advance, limits=Limits(concurrency=1)).run(drain=True)
+        other.worker_of("w", sleep=clock.advance, pace=Pace(concurrency=1)).run(drain=True)
 
     assert stage.struck == [at]
     assert office.kinds(ref) == ["recorded", "claimed", "attempt_began", "succeeded"]

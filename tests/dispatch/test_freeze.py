@@ -10,7 +10,7 @@ import pytest
 from takeback.client.batching import Call
 from takeback.declare import BLIND, Approval, Local, Remote, seconds
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.model import command as commands
 from takeback.model.errors import InvalidArguments, PersonRequired, UnknownTool
 from tests.dispatch.office import Office, make_cases, row
@@ -20,7 +20,7 @@ WHY: dict[str, Any] = {"reason": "the agent repeats itself", "principal": "dana"
 
 
 def dispatcher(office: Office, **paces: Any) -> Dispatcher:
-    return Dispatcher(office.context, Limits(**paces), "w")
+    return Dispatcher(office.context, Pace(**paces), "w")
 
 
 def letters(office: Office, count: int, tool: str = "send_letter") -> list[str]:

@@ -16,8 +16,8 @@ import pytest
 
 from takeback.client.braking import Stopped
 from takeback.dispatch.executor import Ended, Executor
-from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED
+from takeback.dispatch.pace import Pace
 from tests.dispatch.halt import Halt
 from tests.dispatch.office import Office, World
 from tests.dispatch.shift import SECONDS_MAX, Watch, eventually
@@ -96,7 +96,7 @@ def test_a_claim_that_is_being_made_is_waited_for_and_is_not_begun(
         (work,) = claim.result(SECONDS_MAX).works
         assert (office.state(ref), frozen.begun, frozen.waits_for) == ("claimed", (), ())
 
-        executor = Executor(context=other.context, limits=Limits(), monotonic=Watch())
+        executor = Executor(context=other.context, pace=Pace(), monotonic=Watch())
         ended = executor.begin(work, 30.0)
     assert isinstance(ended, Ended) and ended.outcome is INTERRUPTED
     assert world.calls == []
@@ -139,7 +139,7 @@ def test_an_attempt_that_is_being_begun_is_waited_for_and_named(
     (work,) = office.worker_of("w1")._dispatcher.run_once(1).works
     halt = Halt(observer, at="before COMMIT")
     with halt.watching(Office(database_url, world)) as other, ThreadPoolExecutor(1) as thread:
-        executor = Executor(context=other.context, limits=Limits(), monotonic=Watch())
+        executor = Executor(context=other.context, pace=Pace(), monotonic=Watch())
         begin = thread.submit(executor.begin, work, 30.0)
         halt.wait()
         freezing = brake.freeze(tool="send_letter")
@@ -156,7 +156,7 @@ def test_a_begin_whose_snapshot_is_older_than_the_freeze_is_handed_back(
     ref = office.call(None, "send_letter", {"to": "dana"}).ref
     (work,) = office.worker_of("w1")._dispatcher.run_once(1).works
     other = Office(database_url, world)
-    executor = Executor(context=other.context, limits=Limits(), monotonic=Watch())
+    executor = Executor(context=other.context, pace=Pace(), monotonic=Watch())
     with queueing(database_url, observer, lambda: executor.begin(work, 30.0)) as (go, begun):
         freezing = brake.freeze(tool="send_letter")
         go()

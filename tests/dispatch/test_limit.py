@@ -26,7 +26,7 @@ from takeback.declare import (
     hours,
 )
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.model import command as commands
 from takeback.testing.crash import Stage
 from tests.dispatch.halt import Halt
@@ -66,7 +66,7 @@ def make(database_url: str, world: World, clock: Any, request: pytest.FixtureReq
 
 
 def dispatcher(office: Office, name: str = "w") -> Dispatcher:
-    return Dispatcher(office.context, Limits(), name)
+    return Dispatcher(office.context, Pace(), name)
 
 
 def drain(office: Office, clock: Any) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.testing.crash import Stage
 from tests.dispatch.office import Office
 
@@ -42,9 +42,7 @@ def watch(office: Office, clock: Any, observer: Any, *, naps: int, **paces: Any)
     stage = Stage(observer)
     stage.watch(office.context.database.engine)
     sleeper = Sleeper(clock, stage, naps)
-    office.worker_of(
-        "w", sleep=sleeper.sleep, stopping=sleeper.stopping, limits=Limits(**paces)
-    ).run()
+    office.worker_of("w", sleep=sleeper.sleep, stopping=sleeper.stopping, pace=Pace(**paces)).run()
     return sleeper
 
 
@@ -148,7 +146,7 @@ def test_leases_end_also_under_a_worker_that_always_has_something_to_do(office, 
         sleep=clock.advance,
         stopping=lambda: world.arrived("left") > 0,
         monotonic=lambda: seconds[0],
-        limits=Limits(concurrency=1),
+        pace=Pace(concurrency=1),
     )
     worker.run()
 

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.model.envelope import Envelope
 from takeback.model.handler import Handler
 from takeback.testing.crash import Stage, StagedConnection
@@ -84,7 +84,7 @@ class Ring:
     def release(self) -> int:
         """Carries out what is due; answers with how much that was."""
         worker = self.offices["release"].worker_of(
-            "w", sleep=self.parties["release"].pause, limits=Limits(concurrency=1)
+            "w", sleep=self.parties["release"].pause, pace=Pace(concurrency=1)
         )
         return worker.run(drain=True).performed
 

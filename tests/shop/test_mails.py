@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.testing import Answer, Drop, MailStage, Stall
 
 DANA = "dana@example.com"
@@ -199,7 +199,7 @@ def test_a_mail_whose_worker_dies_between_claiming_and_sending_still_leaves(
 ):
     """archestra #5580: marked as done first, and lost in a restart."""
     held = send(shop, app=hasty)
-    killed = Dispatcher(hasty.context, Limits(), "killed")
+    killed = Dispatcher(hasty.context, Pace(), "killed")
     assert killed.run_once(1).count == 1
     assert shop.app.show(held.ref).entry.intent.state == "claimed"
     later(timedelta(seconds=31))

@@ -315,11 +315,11 @@ def _keys(app: Takeback, found: Examination, *, is_current: bool) -> None:
 
 
 def _limits(app: Takeback, found: Examination) -> None:
-    from takeback.dispatch.limits import Limits, check_limits
+    from takeback.dispatch.pace import Pace, check_pace
     from takeback.model.errors import InvalidSettings
 
     try:
-        check_limits(Limits(lease=timedelta(seconds=app.settings.lease_seconds)), app.registry)
+        check_pace(Pace(lease=timedelta(seconds=app.settings.lease_seconds)), app.registry)
     except InvalidSettings as problem:
         found.problems.append(str(problem))
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from takeback.dispatch.executor import Ended, Executor
-from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.performer import Performer
 from takeback.dispatch.settler import Settler
 from takeback.dispatch.work import Identity, Work, identity
@@ -39,14 +39,14 @@ Pending = dict[Future[Ended | None], tuple[Work, float]]
 
 
 class Crew:
-    """Carries out claims on ``limits.concurrency`` threads. Not for several threads at once."""
+    """Carries out claims on ``pace.concurrency`` threads. Not for several threads at once."""
 
     def __init__(
         self,
         executor: Executor,
         performer: Performer,
         settler: Settler,
-        limits: Limits,
+        pace: Pace,
         *,
         monotonic: Callable[[], float],
         pause: Callable[[float], None],
@@ -54,7 +54,7 @@ class Crew:
         self._executor = executor
         self._performer = performer
         self._settler = settler
-        self._limits = limits
+        self._pace = pace
         self._monotonic = monotonic
         self._pause = pause
         self._pool: ThreadPoolExecutor | None = None
@@ -113,7 +113,7 @@ class Crew:
     def stop(self) -> int:
         """Hands back what was not called and waits a while for the rest; like ``look``."""
         self._is_stopping = True
-        stop_at = self._monotonic() + self._limits.stop_seconds_max
+        stop_at = self._monotonic() + self._pace.stop_seconds_max
         self._interrupt()
         settled = 0
         while (self._pending or self._open) and self._monotonic() < stop_at:
@@ -135,7 +135,7 @@ class Crew:
     def _submit(self, work: Work, lease_ends_at: float) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
-                self._limits.concurrency, thread_name_prefix="takeback-attempt"
+                self._pace.concurrency, thread_name_prefix="takeback-attempt"
             )
         future = self._pool.submit(self._attempt, work, lease_ends_at)
         self._pending[future] = (work, lease_ends_at)
@@ -199,7 +199,7 @@ class Crew:
 
     def _seconds_max(self, work: Work) -> float:
         """A Local effect has its lease: the server ends a transaction that hangs that long."""
-        return self._limits.lease.total_seconds() if work.is_local else work.seconds_max
+        return self._pace.lease.total_seconds() if work.is_local else work.seconds_max
 
     def _give_up(self, future: Future[Ended | None], begun: Work, cause: DoubtCause) -> list[Ended]:
         """In doubt from now on; what became of a Local effect, its own transaction says."""

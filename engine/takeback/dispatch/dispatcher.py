@@ -16,7 +16,7 @@ from takeback.client.limiting import BUSY, Entered, release
 from takeback.client.local import sealed_body
 from takeback.client.restore_tool import RESTORE
 from takeback.declare import APPROVE, Approval, Read
-from takeback.dispatch.limits import Limits
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Agenda, Taken, agenda, lock_due
@@ -46,7 +46,7 @@ class Dispatcher:
     """Finds work for one worker, which is named ``worker`` in the log."""
 
     context: Context
-    limits: Limits
+    pace: Pace
     worker: str
     _busy: set[str] = field(default_factory=set, init=False)
 
@@ -61,7 +61,7 @@ class Dispatcher:
             due = lock_due(
                 tx,
                 {name: version for name, version in self._tools.items() if name not in self._busy},
-                min(limit, self.limits.batch_max),
+                min(limit, self.pace.batch_max),
                 tenant=self.tenant,
             )
             self._busy.clear()
@@ -85,7 +85,7 @@ class Dispatcher:
     @property
     def tenant(self) -> str | None:
         """Whose intents are carried out; None is every tenant's."""
-        return None if self.limits.all_tenants else self.context.tenant
+        return None if self.pace.all_tenants else self.context.tenant
 
     def _changes(
         self, tx: Tx, taken: Sequence[Taken], loaded: Mapping[Identity, Work | Unfit]
@@ -111,7 +111,7 @@ class Dispatcher:
 
     def _hold_back(self, taken: Taken, work: Work, over: Over) -> Change:
         """Over a limit: a person decides, or it is refused for good."""
-        claim = commands.Claim(worker=self.worker, lease=self.limits.lease)
+        claim = commands.Claim(worker=self.worker, lease=self.pace.lease)
         events = list(decide(taken.intent, claim, taken.now))
         claimed = foresee(taken.intent, events, taken.now)
         logger.warning("over_limit", ref=claimed.ref, becomes=over.wants.value)
@@ -128,7 +128,7 @@ class Dispatcher:
         return Change(taken=taken, events=events, bodies=(body,))
 
     def _claim(self, taken: Taken, what: Work | Unfit) -> Change:
-        claim = commands.Claim(worker=self.worker, lease=self.limits.lease)
+        claim = commands.Claim(worker=self.worker, lease=self.pace.lease)
         events = list(decide(taken.intent, claim, taken.now))
         claimed = foresee(taken.intent, events, taken.now)
         cause = what.cause if isinstance(what, Unfit) else why_not_begin(claimed, taken.now)
@@ -136,7 +136,7 @@ class Dispatcher:
             logger.error("intent_parked", ref=claimed.ref, cause=cause)
             events += decide(claimed, commands.Park(cause=cause), taken.now)
         elif isinstance(what, Work) and what.is_keyed:
-            events += decide(claimed, commands.Begin(lease=self.limits.lease), taken.now)
+            events += decide(claimed, commands.Begin(lease=self.pace.lease), taken.now)
         return Change(taken=taken, events=events)
 
     @cached_property

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
-from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, of_answer, of_refusal
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Work, is_held_still
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
@@ -40,7 +40,7 @@ class Executor:
     """Begins and performs; ``monotonic`` measures how much of a lease is left."""
 
     context: Context
-    limits: Limits
+    pace: Pace
     monotonic: Callable[[], float]
 
     def begin(self, work: Work, lease_ends_at: float) -> Work | Ended | None:
@@ -52,7 +52,7 @@ class Executor:
         """
         begun: Work | Ended | None = work
         if work.intent.state is not State.EXECUTING:
-            lease_ends_at = self.monotonic() + self.limits.lease.total_seconds()
+            lease_ends_at = self.monotonic() + self.pace.lease.total_seconds()
             begun = self._begin(work)
         if isinstance(begun, Work) and self.monotonic() + work.seconds_max > lease_ends_at:
             logger.warning("too_late_to_call", ref=work.intent.ref)
@@ -102,7 +102,7 @@ class Executor:
         if taken.is_frozen:
             return Ended(work=work, outcome=INTERRUPTED)
         cause = why_not_begin(taken.intent, taken.now)
-        command: commands.Command = commands.Begin(lease=self.limits.lease)
+        command: commands.Command = commands.Begin(lease=self.pace.lease)
         if cause is not None:
             logger.error("intent_parked", ref=work.intent.ref, cause=cause)
             command = commands.Park(cause=cause)

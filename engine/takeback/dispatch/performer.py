@@ -23,8 +23,8 @@ from takeback.client.context import Context
 from takeback.client.previewing import compare, foreseen_of, in_words
 from takeback.declare.effect import Remote
 from takeback.dispatch.executor import BEGIN_PAUSES, Ended
-from takeback.dispatch.limits import Limits
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome, command_for, of_refusal
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Work, is_held_still
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.bound import bound
@@ -53,7 +53,7 @@ class Performer:
     """Performs one claimed Local intent; ``monotonic`` measures how much of a lease is left."""
 
     context: Context
-    limits: Limits
+    pace: Pace
     monotonic: Callable[[], float]
 
     def perform(self, work: Work, lease_ends_at: float) -> Ended | None:
@@ -91,7 +91,7 @@ class Performer:
 
     def _in_transaction(self, work: Work, then: Callable[[Tx, Taken], Outcome]) -> Outcome | None:
         with self.context.database.transaction() as tx:
-            bound(tx, self.limits.lease)
+            bound(tx, self.pace.lease)
             for taken in lock_free(tx, [work.intent]):
                 if is_held_still(work.intent, taken.intent):
                     return INTERRUPTED if taken.is_frozen else then(tx, taken)
@@ -99,7 +99,7 @@ class Performer:
         return INTERRUPTED
 
     def _perform(self, tx: Tx, work: Work, taken: Taken) -> Outcome:
-        begin = decide(taken.intent, commands.Begin(lease=self.limits.lease), taken.now)
+        begin = decide(taken.intent, commands.Begin(lease=self.pace.lease), taken.now)
         (intent,) = append(tx, [Change(taken=taken, events=begin)])
         done = local.face_in(tx, intent, intent.tool, work.face, work.given)
         _require_as_foreseen(work, done)
@@ -109,7 +109,7 @@ class Performer:
     def _write_down(self, tx: Tx, work: Work, taken: Taken, undone: Outcome) -> Outcome:
         """The attempt and how it ended; what it had done is gone with its own transaction."""
         events: list[Event] = [
-            *decide(taken.intent, commands.Begin(lease=self.limits.lease), taken.now)
+            *decide(taken.intent, commands.Begin(lease=self.pace.lease), taken.now)
         ]
         begun = foresee(taken.intent, events, taken.now)
         outcome = _given_up(undone, begun)

@@ -18,7 +18,7 @@ from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
 from takeback.client.restore_tool import RESTORE
 from takeback.declare import Keyed, Local, Remote
-from takeback.dispatch.limits import GRACE_SECONDS
+from takeback.dispatch.pace import GRACE_SECONDS
 from takeback.ledger.reading import Entry, read_many
 from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx

@@ -20,7 +20,7 @@ from takeback.dispatch.crew import HELD_SECONDS, LOOK_SECONDS, Crew
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.executor import Executor
 from takeback.dispatch.expirer import Expirer
-from takeback.dispatch.limits import Limits, check_limits
+from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.performer import Performer
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.settler import Settler
@@ -65,31 +65,31 @@ class Worker:
     def __init__(
         self,
         context: Context,
-        limits: Limits,
+        pace: Pace,
         *,
         name: str,
         sleep: Callable[[float], object],
         stopping: Callable[[], bool],
         monotonic: Callable[[], float],
     ) -> None:
-        check_limits(limits, context.registry)
+        check_pace(pace, context.registry)
         self.tally = Tally()
-        self._dispatcher = Dispatcher(context, limits, name)
+        self._dispatcher = Dispatcher(context, pace, name)
         self._crew = Crew(
-            Executor(context=context, limits=limits, monotonic=monotonic),
-            Performer(context=context, limits=limits, monotonic=monotonic),
+            Executor(context=context, pace=pace, monotonic=monotonic),
+            Performer(context=context, pace=pace, monotonic=monotonic),
             Settler(context),
-            limits,
+            pace,
             monotonic=monotonic,
             pause=context.pause,
         )
         self._reaper = Reaper(context, tenant=self._dispatcher.tenant)
         self._expirer = Expirer(context, tenant=self._dispatcher.tenant)
-        self._limits = limits
+        self._pace = pace
         self._sleep = sleep
         self._stopping = stopping
         self._monotonic = monotonic
-        self._batch = limits.concurrency
+        self._batch = pace.concurrency
         self._claimed_at: float | None = None
         self._reap_at = monotonic() + REAP_SECONDS
         self._succeeded_at = monotonic()
@@ -119,7 +119,7 @@ class Worker:
         return self.tally
 
     def _is_exhausted(self) -> bool:
-        if self._crew.abandoned < ABANDONED_MAX * self._limits.concurrency:
+        if self._crew.abandoned < ABANDONED_MAX * self._pace.concurrency:
             return False
         logger.error("worker_exhausted", abandoned=self._crew.abandoned)
         return True
@@ -169,7 +169,7 @@ class Worker:
 
     def _room(self) -> int:
         """How many intents may be claimed now: none while some still wait for a thread."""
-        if self._crew.busy >= self._limits.concurrency:
+        if self._crew.busy >= self._pace.concurrency:
             return 0
         return self._batch - self._crew.busy
 
@@ -178,17 +178,17 @@ class Worker:
         before = self._monotonic()
         claimed = self._dispatcher.run_once(room)
         self._claimed_at = before
-        self._crew.take_on(claimed.works, before + self._limits.lease.total_seconds())
+        self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
         self._is_more_due = claimed.count == room
         self._fruitless = 0 if claimed.count else self._fruitless + 1
 
     def _adapt_batch(self) -> None:
-        if self._claimed_at is None or self._crew.busy >= self._limits.concurrency:
+        if self._claimed_at is None or self._crew.busy >= self._pace.concurrency:
             return
         took = self._monotonic() - self._claimed_at
         self._claimed_at = None
-        grown = min(self._limits.batch_max, self._batch * 2)
-        shrunk = max(self._limits.concurrency, self._batch // 2)
+        grown = min(self._pace.batch_max, self._batch * 2)
+        shrunk = max(self._pace.concurrency, self._batch // 2)
         self._batch = grown if took < BATCH_SECONDS else shrunk
 
     def _reap_when_time(self) -> None:
@@ -230,7 +230,7 @@ class Worker:
         spans = [span if span > 0 else held for span in spans_until if span is not None]
         if self._crew.open:
             spans.append(HELD_SECONDS)
-        return max(min([*spans, self._limits.idle_seconds_max]), SLEEP_SECONDS_MIN)
+        return max(min([*spans, self._pace.idle_seconds_max]), SLEEP_SECONDS_MIN)
 
 
 def _seconds(span: timedelta | None) -> float | None:

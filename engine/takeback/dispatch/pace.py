@@ -15,7 +15,7 @@ GRACE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Pace:
     """How a worker paces itself.
 
     ``lease`` is how long a claim or an attempt belongs to it: what it leaves behind is taken over
@@ -32,7 +32,7 @@ class Limits:
     all_tenants: bool = False
 
 
-def check_limits(limits: Limits, registry: Registry) -> None:
+def check_pace(pace: Pace, registry: Registry) -> None:
     """Raises InvalidSettings, naming every value that can't be used and why.
 
     A worker gives an attempt up before its lease is over, so that nobody takes over what still
@@ -40,16 +40,16 @@ def check_limits(limits: Limits, registry: Registry) -> None:
     """
     problems: list[str] = []
     for name, value in (
-        ("lease", limits.lease.total_seconds()),
-        ("concurrency", limits.concurrency),
-        ("batch_max", limits.batch_max),
-        ("idle_seconds_max", limits.idle_seconds_max),
+        ("lease", pace.lease.total_seconds()),
+        ("concurrency", pace.concurrency),
+        ("batch_max", pace.batch_max),
+        ("idle_seconds_max", pace.idle_seconds_max),
     ):
         if not 0 < value < math.inf:
             problems.append(f"{name} is {value:g}; expected more than 0")
-    if not 0 <= limits.stop_seconds_max < math.inf:
-        problems.append(f"stop_seconds_max is {limits.stop_seconds_max:g}; expected 0 or more")
-    lease_seconds = limits.lease.total_seconds()
+    if not 0 <= pace.stop_seconds_max < math.inf:
+        problems.append(f"stop_seconds_max is {pace.stop_seconds_max:g}; expected 0 or more")
+    lease_seconds = pace.lease.total_seconds()
     for bound in registry:
         effect = bound.tool.effect
         if not isinstance(effect, Remote):
