@@ -1,6 +1,7 @@
 """``list``, ``show`` and ``events``, to people and to programs."""
 
 import json
+import re
 
 import psycopg
 import pytest
@@ -90,6 +91,18 @@ def test_a_limit_out_of_bounds_is_a_usage_error(kiosk: Terminal, limit: str):
     assert kiosk("list", f"--limit={limit}", "--json").code == "usage"
     said = kiosk("list", f"--limit={limit}").err
     assert f"--limit is '{limit}'; expected a whole number from 1 to 1000" in said
+
+
+@pytest.mark.parametrize("spelt", [str, lambda ref: f" {ref.lower()} "], ids=["as_is", "lower"])
+def test_a_ref_from_an_answer_is_pasted_as_it_is_or_as_people_spell_it(kiosk: Terminal, spelt):
+    """S0.5: a person pastes what a model was told, and both mean the same intent."""
+    ref = kiosk.ref(*call("post", to="dana"))
+    assert re.fullmatch(r"post-[0-9A-HJKMNP-TV-Z]{8}", ref)
+    assert kiosk("show", spelt(ref), "--json").document["ref"] == ref
+    taken_back = kiosk("restore", spelt(ref), "--json")
+    assert taken_back.exit == 0
+    assert taken_back.document["affected_count"] == 1
+    assert kiosk("show", ref, "--json").document["status"] == "taken_back"
 
 
 def test_show_has_state_events_affected_and_restore(kiosk: Terminal):

@@ -22,7 +22,7 @@ from takeback.client.faulting import DETAILS_LENGTH_MAX, as_it_is, guarded
 from takeback.client.owning import in_transaction
 from takeback.client.request import prepare
 from takeback.model import errors
-from tests.client.desk import Book, in_thread
+from tests.client.desk import Book, Pauses, in_thread
 from tests.client.planted import planted
 
 LETTER = {"to": "dana@example.com", "subject": "hello"}
@@ -334,7 +334,9 @@ def test_a_stale_row_in_our_own_transaction_is_read_again(desk):
 def test_a_row_that_stays_stale_is_transient(desk, tool):
     """S0.10: repeated inside, then the model is told to come again."""
     desk.case("x", stale)
-    told = desk.make_app(pauses=lambda _: None).call(None, tool, {"case": "x"})
+    pauses = Pauses()
+    told = desk.make_app(pauses=pauses).call(None, tool, {"case": "x"})
+    assert 0 < sum(pauses.seconds) <= 3
     assert told.code == "in_progress"
     assert told.error["class"] == "transient"
     assert (told["effect"], told["repeat_can_succeed"]) == ("none", True)

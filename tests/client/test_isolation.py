@@ -203,7 +203,7 @@ def meeting(own, other, mine, theirs):
 
 
 def test_a_deadlock_in_transactions_of_our_own_is_run_again_inside(desk):
-    """mastodon #37879: two that get in each other's way are no business of the model."""
+    """S0.10: mastodon #37879: two that get in each other's way are no business of the model."""
     here, there = threading.Event(), threading.Event()
     one = desk.case("one", meeting(here, there, {"id": "b1"}, {"id": "b2"}))
     two = desk.case("two", meeting(there, here, {"id": "b2"}, {"id": "b1"}))

@@ -282,7 +282,7 @@ def test_a_callers_own_connection_that_is_cut_is_the_callers_to_run_again(desk, 
 
 
 def test_a_retry_inside_does_not_outlast_three_seconds(desk, app, proxy, pauses):
-    """S0.2."""
+    """S0.2, S0.10."""
     proxy.cut(*[Cut.BEFORE] * 100)
     told = app.call(None, "send_letter", LETTER)
     assert told.code == "database_unavailable"

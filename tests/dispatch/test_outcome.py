@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from takeback.declare import BLIND, KEYED, Remote, hours
+from takeback.dispatch.outcome import wait_before
 from takeback.model import command as commands
 from takeback.model.errors import (
     DatabaseUnavailable,
@@ -117,6 +118,30 @@ def test_what_a_handler_proved_is_logged_without_a_traceback(
     assert becomes in said
     assert str(problem) in said
     assert ("Traceback" in said) is traced
+
+
+def test_a_provider_that_sheds_load_is_asked_ever_later_and_no_model_hears_of_it(
+    office, world, clock
+):
+    """S0.11: the waits are drawn from ever longer spans, and whoever asks hears only that it comes.
+
+    Each is drawn from the whole of its span, so a later one may be the shorter of two.
+    """
+    world.on["send_letter"] = raising(NotDispatched("429 Too Many Requests"))
+    first = office.call(None, "send_letter", {"to": "dana"})
+    waits = []
+    for tried in range(1, 4):
+        drain(office, clock)
+        assert world.called("dana") == tried
+        entry = office.show(first.ref or "").entry
+        waits.append((entry.intent.due_at - entry.now).total_seconds())
+        again = office.call(None, "send_letter", {"to": "dana"})
+        assert (again.ref, again.status, again.error) == (first.ref, "scheduled", None)
+        assert "429" not in again.to_json()
+        clock.advance(waits[-1] + 1)
+    spans = [wait_before(tried, None, 1.0).total_seconds() for tried in range(1, 4)]
+    assert spans[0] < spans[1] < spans[2]
+    assert all(0 <= wait <= span for wait, span in zip(waits, spans, strict=True))
 
 
 def test_the_providers_own_word_on_when_to_come_back_is_kept(office, world, clock):
