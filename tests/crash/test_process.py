@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +31,15 @@ SAMPLED = (
 )
 STRIDE = 4
 """Every so many points of a workflow; each test begins at another one."""
+
+PATIENCE_S = 20.0  # far beyond what a server takes; a test that needs it has failed
+POLL_S = 0.005
+
+OPEN_TRANSACTIONS = """
+SELECT 1 FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+  AND backend_type = 'client backend' AND xact_start IS NOT NULL LIMIT 1
+"""
 
 
 @dataclass(slots=True)
@@ -62,7 +73,17 @@ class Theatre:
         self.player.stdin.write(json.dumps(order) + "\n")
         self.player.stdin.flush()
         answer: dict[str, Any] = json.loads(self.player.stdout.readline())
+        self._wait_for_the_server()
         return answer
+
+    def _wait_for_the_server(self) -> None:
+        """Until it has noticed the death: before that, what the dead had locked is locked still,
+        and whoever comes after would be told that somebody else works on it.
+        """
+        pause, ends = threading.Event(), time.monotonic() + PATIENCE_S
+        while self.ground.observer.execute(OPEN_TRANSACTIONS).fetchone() is not None:
+            assert time.monotonic() < ends, "a transaction of the dead stays open"
+            pause.wait(POLL_S)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ SUMMARY_BYTES_MAX = 200
 TOTAL_BYTES_MAX = 60
 GROUP_TOTALS_MAX = 6
 PARTS_MAX = 8
-PART_BYTES_MAX = 24
+PART_BYTES_MAX = 18
 
 _CUT = len('"rows_cut": true, ')
 
@@ -54,9 +54,10 @@ def found(answer: Found, trace_id: str, *, tool: str = "a read") -> Envelope:
         "status": (Status.OK if count else Status.NO_MATCHES).value,
         "summary": cut(answer.summary or _counted(answer, count), SUMMARY_BYTES_MAX),
     }
+    # As long as it can be: what it says in the end is never longer.
     tail: dict[str, Any] = {
         "matches_not_shown": count,
-        "more_matches_exist": True,
+        "more_matches_exist": False,
         **parts,
         "trace_id": trace_id,
     }
