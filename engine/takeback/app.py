@@ -10,6 +10,7 @@ from takeback.client import approving, batching, calling, looking, restoring
 from takeback.client.batching import Call
 from takeback.client.handing import hand_over, hand_over_all
 from takeback.client.preview_tool import PREVIEW, call_preview, preview
+from takeback.client.request import Terms
 from takeback.client.restore_tool import RESTORE
 from takeback.desk import Desk
 from takeback.model.door import Door
@@ -89,12 +90,14 @@ class Takeback(Desk):
             tx,
             tool,
             arguments,
-            run=run,
-            principal=principal or UNNAMED,
-            repeat_of=repeat_of,
-            expect=expect,
-            not_before=not_before,
-            on_behalf_of=on_behalf_of,
+            Terms(
+                run=run,
+                principal=principal or UNNAMED,
+                on_behalf_of=on_behalf_of,
+                repeat_of=repeat_of,
+                expect=expect,
+                not_before=not_before,
+            ),
             savepoint=savepoint,
         )
         return hand_over(answer, Door.CALL)

@@ -20,7 +20,7 @@ from takeback.client.calling import call_in
 from takeback.client.course import Course
 from takeback.client.faulting import DETAILS_LENGTH_MAX, as_it_is, guarded
 from takeback.client.owning import in_transaction
-from takeback.client.request import prepare
+from takeback.client.request import Terms, prepare
 from takeback.model import errors
 from tests.client.desk import Book, Pauses, in_thread
 from tests.client.planted import planted
@@ -248,17 +248,8 @@ def test_what_breaks_after_recording_in_a_callers_transaction_is_for_their_commi
 
 
 def prepared(context):
-    return prepare(
-        context,
-        "send_letter",
-        LETTER,
-        run=None,
-        principal="agent:a",
-        repeat_of=None,
-        expect=None,
-        not_before=None,
-        trace_id="5d2d3aa4dd82c1b8",
-    )
+    terms = Terms(run=None, principal="agent:a")
+    return prepare(context, "send_letter", LETTER, terms, trace_id="5d2d3aa4dd82c1b8")
 
 
 def test_a_read_that_breaks_after_its_commit_had_no_effect(desk):

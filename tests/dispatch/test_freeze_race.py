@@ -197,7 +197,10 @@ def test_a_local_effect_whose_recording_is_older_than_the_freeze_is_not_performe
     database_url, office, brake, observer
 ):
     other = Office(database_url, World())
-    file = lambda: other.call(None, "file_case", {"to": "dana"})  # noqa: E731
+
+    def file():
+        return other.call(None, "file_case", {"to": "dana"})
+
     with queueing(database_url, observer, file) as (go, filing):
         freezing = brake.freeze(tool="file_case")
         go()

@@ -119,7 +119,7 @@ def _decided(
     expect: str | None,
     reason: str | None,
 ) -> Envelope:
-    trace_id = context.entropy(8).hex()
+    trace_id = context.draw_trace_id()
     violations = [
         *identifier_violations(run=None, principal=principal),
         *_text_violations(expect=expect, reason=reason),
@@ -166,14 +166,12 @@ def decide_in(context: Context, tx: Tx, ruling: Ruling) -> Envelope:
     if entry.intent.state is State.AWAITING_APPROVAL:
         with tx.savepoint():
             taken = _lock(context, tx, ruling, entry.intent)
-            if taken.intent.state is State.AWAITING_APPROVAL and not _is_over(taken):
+            if taken.intent.state is State.AWAITING_APPROVAL and not is_lapsed(
+                taken.intent, taken.now
+            ):
                 return _write(context, tx, ruling, entry, taken)
         entry = find(context, tx, ruling.ref)
     return _tell(context, tx, ruling, entry)
-
-
-def _is_over(taken: Taken) -> bool:
-    return is_lapsed(taken.intent, taken.now)
 
 
 def _lock(context: Context, tx: Tx, ruling: Ruling, intent: Intent) -> Taken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from takeback.client.calling import BUSY_PAUSES, begun, call_in
@@ -13,7 +13,7 @@ from takeback.client.faulting import as_it_is, guarded
 from takeback.client.owning import in_transaction
 from takeback.client.permitted_tool import PERMITTED, answer_permitted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_tool
-from takeback.client.request import Request, prepare
+from takeback.client.request import Request, Terms, prepare
 from takeback.client.restore_tool import RESTORE
 from takeback.client.restoring import answer_wish
 from takeback.client.wish import Wish, ref_of, wish_for
@@ -53,10 +53,8 @@ def call_many(
 
     Raises RetryTransaction when the caller's transaction is lost.
     """
-    checked = [
-        _checked(context, call, run=run, principal=principal, on_behalf_of=on_behalf_of)
-        for call in calls
-    ]
+    terms = Terms(run=run, principal=principal, on_behalf_of=on_behalf_of)
+    checked = [_checked(context, call, terms) for call in calls]
     return guarded(
         context,
         Course(tool=None, run=run, principal=principal),
@@ -76,10 +74,8 @@ def _call_many(
         ]
 
 
-def _checked(
-    context: Context, call: Call, *, run: str | None, principal: str, on_behalf_of: str | None
-) -> Request | Wish | Envelope:
-    trace_id = context.entropy(8).hex()
+def _checked(context: Context, call: Call, terms: Terms) -> Request | Wish | Envelope:
+    trace_id = context.draw_trace_id()
     given: Any = call
     if not isinstance(given, Call):
         message = "must be a takeback.Call"
@@ -89,41 +85,25 @@ def _checked(
         return refuse_arguments("call_many", None, (wrong,), trace_id)
     return guarded(
         context,
-        Course(tool=call.tool, run=run, principal=principal),
-        lambda inside: _prepared(
-            inside, call, trace_id, run=run, principal=principal, on_behalf_of=on_behalf_of
-        ),
+        Course(tool=call.tool, run=terms.run, principal=terms.principal),
+        lambda inside: _prepared(inside, call, terms, trace_id),
         as_it_is,
     )
 
 
 def _prepared(
-    context: Context,
-    call: Call,
-    trace_id: str,
-    *,
-    run: str | None,
-    principal: str,
-    on_behalf_of: str | None,
+    context: Context, call: Call, terms: Terms, trace_id: str
 ) -> Request | Wish | Envelope:
     if call.tool == PERMITTED.name:
         return answer_permitted(context, call.arguments, trace_id)
     try:
         if call.tool == RESTORE.name:
             ref = ref_of(call.arguments, {"repeat_of": call.repeat_of})
-            return wish_for(ref, run=run, principal=principal, force=False, trace_id=trace_id)
-        return prepare(
-            context,
-            call.tool,
-            call.arguments,
-            run=run,
-            principal=principal,
-            repeat_of=call.repeat_of,
-            expect=None,
-            not_before=None,
-            on_behalf_of=on_behalf_of,
-            trace_id=trace_id,
-        )
+            return wish_for(
+                ref, run=terms.run, principal=terms.principal, force=False, trace_id=trace_id
+            )
+        own = replace(terms, repeat_of=call.repeat_of)
+        return prepare(context, call.tool, call.arguments, own, trace_id=trace_id)
     except errors.InvalidArguments as problem:
         row = RESTORE if call.tool == RESTORE.name else context.registry.tool(call.tool).tool
         return refuse_arguments(row, call.arguments, problem.violations, trace_id)

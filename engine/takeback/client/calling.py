@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -34,7 +33,7 @@ from takeback.client.refusing import (
     refuse_tool,
 )
 from takeback.client.repeating import after_twin, require_first
-from takeback.client.request import Request, prepare
+from takeback.client.request import Request, Terms, prepare
 from takeback.declare import Local, Read
 from takeback.ledger import reading
 from takeback.ledger.recording import Minted, Recording, record
@@ -60,13 +59,8 @@ def call(
     given: object,
     tool: str,
     arguments: Mapping[str, Any],
+    terms: Terms,
     *,
-    run: str | None,
-    principal: str,
-    repeat_of: str | None,
-    expect: str | None,
-    not_before: datetime | None,
-    on_behalf_of: str | None,
     savepoint: bool | None,
 ) -> Envelope:
     """One tool call, in the transaction ``given`` or, when that is None, in one of its own.
@@ -77,20 +71,8 @@ def call(
     """
     return guarded(
         context,
-        Course(tool=tool, run=run, principal=principal),
-        lambda inside: _call(
-            inside,
-            given,
-            tool,
-            arguments,
-            run=run,
-            principal=principal,
-            repeat_of=repeat_of,
-            expect=expect,
-            not_before=not_before,
-            on_behalf_of=on_behalf_of,
-            savepoint=savepoint,
-        ),
+        Course(tool=tool, run=terms.run, principal=terms.principal),
+        lambda inside: _call(inside, given, tool, arguments, terms, savepoint=savepoint),
         as_it_is,
     )
 
@@ -100,31 +82,15 @@ def _call(
     given: object,
     tool: str,
     arguments: Mapping[str, Any],
+    terms: Terms,
     *,
-    run: str | None,
-    principal: str,
-    repeat_of: str | None,
-    expect: str | None,
-    not_before: datetime | None,
-    on_behalf_of: str | None,
     savepoint: bool | None,
 ) -> Envelope:
-    trace_id = context.entropy(8).hex()
+    trace_id = context.draw_trace_id()
     if tool == PERMITTED.name:
         return answer_permitted(context, arguments, trace_id)
     try:
-        request = prepare(
-            context,
-            tool,
-            arguments,
-            run=run,
-            principal=principal,
-            repeat_of=repeat_of,
-            expect=expect,
-            not_before=not_before,
-            on_behalf_of=on_behalf_of,
-            trace_id=trace_id,
-        )
+        request = prepare(context, tool, arguments, terms, trace_id=trace_id)
         return in_transaction(
             context, given, lambda tx: call_in(context, tx, request, savepoint=savepoint)
         )

@@ -11,6 +11,8 @@ from takeback.declare import Limit
 from takeback.ledger.database import Database
 from takeback.model.policy import Policy
 
+TRACE_BYTES = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -34,3 +36,7 @@ class Context:
     limits: tuple[Limit, ...] = ()
     grants: Mapping[str, frozenset[str]] = field(default_factory=dict)
     course: Course | None = None
+
+    def draw_trace_id(self) -> str:
+        """The trace id of a request that may come to nothing: an intent's follows from its id."""
+        return self.entropy(TRACE_BYTES).hex()

@@ -25,8 +25,6 @@ from takeback.model.violation import SHOWN_LENGTH_MAX
 
 Answer = TypeVar("Answer")
 
-TRACE_BYTES = 8
-
 DETAILS_LENGTH_MAX = 20_000
 """Of a longer traceback the beginning and the end are kept: where it was, and what it says."""
 
@@ -84,7 +82,7 @@ def _tried(context: Context, work: Callable[[Context], Answer]) -> Answer | Brok
 
 
 def _refuse_fault(context: Context, problem: Exception) -> Envelope:
-    trace_id = context.entropy(TRACE_BYTES).hex()
+    trace_id = context.draw_trace_id()
     effect: WireEffect = context.course.effect if context.course else "none"
     note_breakage(context, trace_id, problem, event="fault", effect=effect)
     return refuse_internal(_BECAME[effect], trace_id, effect)

@@ -50,14 +50,14 @@ def look_ahead(context: Context, tx: Tx, request: Request) -> Request:
     seen = None
     is_remote = isinstance(tool.effect, Remote)
     is_expected = request.expect is not None
-    if request.asked is not None or (is_remote and (is_expected or _counts_rows(request))):
-        seen = _foreseen(context, tx, request)
+    if request.asked is not None or (is_remote and (is_expected or request.counts_rows)):
+        seen = foresee_call(context, tx, request.bound, request.arguments)
         _require_expected(context, tx, request, seen)
     person = request.asked or _by_rows(request, seen)
     over = _over(context, tx, request, rows=None if seen is None else seen.affected_count)
     if over is not None and person is None:
         person = over
-        seen = seen or _foreseen(context, tx, request)
+        seen = seen or foresee_call(context, tx, request.bound, request.arguments)
     if seen is not None:
         request = replace(request, rows=seen.affected_count)
     return request if person is None else _ask(context, request, person, seen)
@@ -76,10 +76,6 @@ def judge(context: Context, tx: Tx, request: Request, done: Performed) -> None:
         raise AskFirst(_ask(context, replace(request, rows=seen.affected_count), person, seen))
 
 
-def _foreseen(context: Context, tx: Tx, request: Request) -> Foreseen:
-    return foresee_call(context, tx, request.bound, request.arguments)
-
-
 def _require_expected(context: Context, tx: Tx, request: Request, seen: Foreseen) -> None:
     if request.expect is not None:
         require_expected(
@@ -90,12 +86,6 @@ def _require_expected(context: Context, tx: Tx, request: Request, seen: Foreseen
             expect=request.expect,
             now=seen,
         )
-
-
-def _counts_rows(request: Request) -> bool:
-    tool = request.bound.tool
-    by_approval = tool.approval is not None and tool.approval.rows_over is not None
-    return by_approval or request.is_limited
 
 
 def _by_rows(request: Request, seen: Foreseen | None) -> PersonFirst | None:

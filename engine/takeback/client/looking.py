@@ -24,10 +24,9 @@ from takeback.model.approval import Asked, Decided, asked, decided
 from takeback.model.envelope import Envelope, answer
 from takeback.model.errors import NoSuchRef, TakebackError, UnknownTool
 from takeback.model.moment import iso
-from takeback.model.ref import is_wellformed, nearest, normalise
+from takeback.model.ref import beginnings, is_wellformed, nearest, normalise
 
 NEAREST_LOOKED_AT = 200
-REF_LENGTH_MAX = 80
 BARRIER_PATIENCE = 40
 BARRIER_PAUSE_SECONDS = 0.025
 """Forty looks of 25 ms: a reader waits a second for appenders before it says who holds it back."""
@@ -76,12 +75,9 @@ def find(context: Context, tx: Tx, ref: str) -> Entry:
 
 def _nearest(context: Context, tx: Tx, wanted: str) -> Sequence[str]:
     """Look-alikes of what is at least nearly a ref: nothing else is sent to the database."""
-    tool, dash, code = wanted.rpartition("-")
-    if not dash or len(wanted) > REF_LENGTH_MAX or not (wanted.isascii() and wanted.isprintable()):
-        return ()
     near: set[str] = set()
-    for low, high in ((f"{tool}-{code[:2]}", f"{tool}-{code[:2]}~"), (f"{tool}-", f"{tool}-~")):
-        near.update(reading.refs_between(tx, context.tenant, low, high, NEAREST_LOOKED_AT))
+    for low in beginnings(wanted):
+        near.update(reading.refs_between(tx, context.tenant, low, f"{low}~", NEAREST_LOOKED_AT))
     return nearest(wanted, sorted(near))
 
 
@@ -112,7 +108,7 @@ def ask_status(context: Context, given: object, ref: str) -> Envelope:
 
 
 def _status_for(context: Context, given: object, ref: str) -> Envelope:
-    trace_id = context.entropy(8).hex()
+    trace_id = context.draw_trace_id()
     try:
         return in_transaction(context, given, lambda tx: status(context, tx, ref))
     except TakebackError as problem:

@@ -7,6 +7,7 @@ was recorded, and the ref tells that it was this very call.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -47,18 +48,31 @@ def in_transaction(context: Context, given: object, work: Callable[[Tx], Answer]
     tx = adopt(given)
     if context.course is not None:
         context.course.tx = tx
-    try:
-        answer = work(tx)
-    except (HandlerError, NoTransaction, RetryTransaction):
+    with _Usable(tx):
+        return work(tx)
+
+
+class _Usable:
+    """Round work in a caller's transaction, which may have been aborted however it ends."""
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         # The caller acts upon these; what is read-only, or failed before, has nothing to lose.
-        raise
-    except Exception as problem:
-        if tx.is_aborted:
+        is_theirs = isinstance(problem, HandlerError | NoTransaction | RetryTransaction)
+        is_interrupt = problem is not None and not isinstance(problem, Exception)
+        if self._tx.is_aborted and not is_theirs and not is_interrupt:
             raise TransactionAborted from problem
-        raise
-    if tx.is_aborted:
-        raise TransactionAborted
-    return answer
 
 
 def in_own_transaction(context: Context, work: Callable[[Tx], Answer]) -> Answer:

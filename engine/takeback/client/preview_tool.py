@@ -32,7 +32,7 @@ from takeback.client.previewing import (
     with_local_gaps,
 )
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler, refuse_tool
-from takeback.client.request import Request, prepare
+from takeback.client.request import Request, Terms, prepare, with_beside
 from takeback.declare import READ_ONLY, SILENT, Local, Read, Text, Tool
 from takeback.ledger.previewing import Kept, checked_later, keep_preview, rehearsal
 from takeback.ledger.reading import read_by_ref
@@ -86,12 +86,11 @@ def call_preview(
     principal: str,
 ) -> Envelope:
     """``preview`` as a tool that is called; what is said ``beside`` its arguments is refused."""
-    said = {name: value for name, value in beside.items() if value is not None}
-    received = {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
+    received = with_beside(arguments, beside)
     try:
         asked = validate(PREVIEW, received).canonical
     except errors.InvalidArguments as problem:
-        trace_id = context.entropy(8).hex()
+        trace_id = context.draw_trace_id()
         return refuse_arguments(PREVIEW, received, problem.violations, trace_id)
     return preview(
         context, given, asked["tool"], received["arguments"], run=run, principal=principal
@@ -130,7 +129,7 @@ def _preview(
     run: str | None,
     principal: str,
 ) -> Envelope:
-    trace_id = context.entropy(8).hex()
+    trace_id = context.draw_trace_id()
     try:
         request = _prepared(context, tool, arguments, run, principal, trace_id=trace_id)
         if isinstance(request.bound.effect, Read):
@@ -154,17 +153,8 @@ def _prepared(
     """The call as it would be recorded; ``repeat_of`` may be among its arguments."""
     if tool in RESERVED_TOOLS:
         raise errors.InvalidArguments([_violation("tool", tool, "must be a tool of the catalog")])
-    request = prepare(
-        context,
-        tool,
-        arguments,
-        run=run,
-        principal=principal,
-        repeat_of=None,
-        expect=None,
-        not_before=None,
-        trace_id=trace_id,
-    )
+    terms = Terms(run=run, principal=principal)
+    request = prepare(context, tool, arguments, terms, trace_id=trace_id)
     if request.expect is not None:
         said = "is what a preview answers: leave it out here, and send it with the call"
         raise errors.InvalidArguments([_violation("expect", request.expect, said)])

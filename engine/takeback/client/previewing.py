@@ -38,7 +38,7 @@ from takeback.model import errors
 from takeback.model.arguments import Arguments, differences
 from takeback.model.handler import Affected, Performed
 from takeback.model.key import canonical_bytes
-from takeback.model.ref import is_wellformed, nearest, normalise
+from takeback.model.ref import beginnings, is_wellformed, nearest, normalise
 from takeback.model.violation import shown
 
 AFFECTED_KEPT_MAX = 10_000
@@ -295,12 +295,10 @@ def _stored(context: Context, tx: Tx, expect: str) -> Kept:
 
 def _look_alikes(context: Context, tx: Tx, token: str) -> Sequence[str]:
     """Of this tenant, and only for what is nearly a token: they are shown, never acted upon."""
-    word, _, code = token.rpartition("-")
-    if word != TOKEN_WORD or not (token.isascii() and token.isprintable()):
-        return ()
     near: set[str] = set()
-    for low in (f"{word}-{code[:2]}", f"{word}-"):
-        near.update(tokens_between(tx, context.tenant, low, f"{low}~", LOOK_ALIKES_READ_MAX))
+    for low in beginnings(token):
+        if low.startswith(f"{TOKEN_WORD}-"):
+            near.update(tokens_between(tx, context.tenant, low, f"{low}~", LOOK_ALIKES_READ_MAX))
     return nearest(token, sorted(near))
 
 

@@ -32,6 +32,21 @@ LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On what terms a call is made: by whom, for whom, in which run, and on which conditions.
+
+    As they were said: nothing of it is checked yet.
+    """
+
+    run: str | None
+    principal: str
+    on_behalf_of: str | None = None
+    repeat_of: str | None = None
+    expect: str | None = None
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One call on its way: ``event`` is what will be recorded, ``body`` its stored arguments.
 
@@ -61,12 +76,15 @@ class Request:
         return not (self.repeat_of or self.former_keys or self.looks_ahead)
 
     @property
+    def counts_rows(self) -> bool:
+        """Whether it matters how many things it would affect."""
+        approval = self.bound.tool.approval
+        return self.is_limited or (approval is not None and approval.rows_over is not None)
+
+    @property
     def looks_ahead(self) -> bool:
         """Whether more has to be known than the call says, before it is recorded."""
-        approval = self.bound.tool.approval
-        counts_rows = approval is not None and approval.rows_over is not None
-        expects = self.expect is not None
-        return bool(expects or self.asked or counts_rows or self.is_limited)
+        return self.expect is not None or self.asked is not None or self.counts_rows
 
 
 def to_be_decided(
@@ -92,17 +110,7 @@ def to_be_decided(
 
 
 def prepare(
-    context: Context,
-    tool: str,
-    received: Mapping[str, Any],
-    *,
-    run: str | None,
-    principal: str,
-    repeat_of: str | None,
-    expect: str | None,
-    not_before: datetime | None,
-    trace_id: str,
-    on_behalf_of: str | None = None,
+    context: Context, tool: str, received: Mapping[str, Any], terms: Terms, *, trace_id: str
 ) -> Request:
     """Checks a call and derives its key.
 
@@ -113,11 +121,13 @@ def prepare(
     own, reserved = _split(bound.tool, received)
     violations: list[Violation] = []
     arguments = _validated(bound.tool, own, violations)
-    repeat_of = _reserved("repeat_of", repeat_of, reserved, violations)
-    expect = _reserved("expect", expect, reserved, violations)
-    violations += identifier_violations(run=run, principal=principal, on_behalf_of=on_behalf_of)
-    violations += _scope_violations(bound.tool, run)
-    violations += _waiting_violations(bound.tool, not_before)
+    repeat_of = _reserved("repeat_of", terms.repeat_of, reserved, violations)
+    expect = _reserved("expect", terms.expect, reserved, violations)
+    violations += identifier_violations(
+        run=terms.run, principal=terms.principal, on_behalf_of=terms.on_behalf_of
+    )
+    violations += _scope_violations(bound.tool, terms.run)
+    violations += _waiting_violations(bound.tool, terms.not_before)
     if violations or arguments is None:
         raise errors.InvalidArguments(violations)
     if repeat_of is not None:
@@ -128,13 +138,19 @@ def prepare(
         tool=bound.name,
         tier=bound.tool.tier,
         arguments=arguments.canonical,
-        run=run,
-        principal=principal,
-        on_behalf_of=on_behalf_of,
+        run=terms.run,
+        principal=terms.principal,
+        on_behalf_of=terms.on_behalf_of,
         repeat_of=repeat_of,
     )
     return _keyed(
-        context, bound, arguments, proposal, expect=expect, not_before=not_before, trace_id=trace_id
+        context,
+        bound,
+        arguments,
+        proposal,
+        expect=expect,
+        not_before=terms.not_before,
+        trace_id=trace_id,
     )
 
 
@@ -177,6 +193,16 @@ def _keyed(
         asked=wanted,
         is_limited=bool(counted(context, bound.tool)),
     )
+
+
+def with_beside(arguments: Any, beside: Mapping[str, Any]) -> Any:
+    """The arguments of a tool that takes no terms, with those that were said: so they are refused.
+
+    >>> with_beside({"ref": "a"}, {"expect": None, "repeat_of": "b"})
+    {'ref': 'a', 'repeat_of': 'b'}
+    """
+    said = {name: value for name, value in beside.items() if value is not None}
+    return {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
 
 
 def identifier_violations(*, run: Any, principal: Any, on_behalf_of: Any = None) -> list[Violation]:

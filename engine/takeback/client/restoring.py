@@ -27,7 +27,7 @@ from takeback.client.looking import find, row_of
 from takeback.client.owning import in_transaction
 from takeback.client.permission import require_granted
 from takeback.client.refusing import refuse, refuse_arguments, refuse_handler
-from takeback.client.request import prepare
+from takeback.client.request import Terms, prepare
 from takeback.client.restorable import require_no_drift, require_restorable
 from takeback.client.restore_tool import RESTORE, restore_arguments
 from takeback.client.wish import Wish, ref_of, wish_for
@@ -81,7 +81,7 @@ def restore(
     Answers with the restore's own envelope, refusals and faults included. ``force`` (persons only)
     restores over what somebody else changed since. Raises RetryTransaction and TransactionAborted.
     """
-    trace_id = context.entropy(8).hex()
+    trace_id = context.draw_trace_id()
     return guarded(
         context,
         Course(tool=RESTORE.name, run=run, principal=principal),
@@ -105,7 +105,7 @@ def call_restore(
 
     What else was said ``beside`` the arguments is refused: a restore takes its ref alone.
     """
-    trace_id = context.entropy(8).hex()
+    trace_id = context.draw_trace_id()
 
     def work(inside: Context) -> Envelope:
         try:
@@ -387,17 +387,14 @@ def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     first = _first(context, tx, restored)
     own = _begin(context, tx, ask, effect="local")
     stored = first.bodies.get("arguments") or {}
-    request = prepare(
-        context,
-        ask.bound.name,
-        revive(ask.bound.tool, first.intent.tool_version, stored).canonical,
+    arguments = revive(ask.bound.tool, first.intent.tool_version, stored).canonical
+    terms = Terms(
         run=first.intent.run,
         principal=ask.wish.principal,
         repeat_of=restored.ref,
-        expect=None,
         not_before=first.intent.not_before,
-        trace_id=ask.wish.trace_id,
     )
+    request = prepare(context, ask.bound.name, arguments, terms, trace_id=ask.wish.trace_id)
     anew = call_in(context, tx, request, savepoint=False, meant=True)
     append(tx, [_restored(taken, ask, own)])
     done = Performed(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from takeback.client.calling import BUSY_PAUSES
-from takeback.client.request import identifier_violations
+from takeback.client.request import identifier_violations, with_beside
 from takeback.client.restore_tool import RESTORE
 from takeback.model import errors
 from takeback.model.arguments import validate
@@ -34,9 +34,7 @@ class Wish:
 
 def ref_of(arguments: Any, beside: Mapping[str, Any]) -> str:
     """The ref that a call of ``restore`` is about. Raises InvalidArguments."""
-    said = {name: value for name, value in beside.items() if value is not None}
-    received = {**arguments, **said} if said and isinstance(arguments, Mapping) else arguments
-    return str(validate(RESTORE, received).canonical["ref"])
+    return str(validate(RESTORE, with_beside(arguments, beside)).canonical["ref"])
 
 
 def wish_for(ref: str, *, run: str | None, principal: str, force: bool, trace_id: str) -> Wish:

@@ -14,8 +14,9 @@ from takeback.client.body import refusal_body
 from takeback.client.context import Context
 from takeback.client.limiting import BUSY, Entered, release
 from takeback.client.local import sealed_body
+from takeback.client.permission import person_first
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import APPROVE, Approval, Read
+from takeback.declare import APPROVE, Read
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
@@ -97,14 +98,14 @@ class Dispatcher:
             for one, what in found
             if isinstance(what, Work) and what.original is None
         ]
-        verdicts = release(self.context, tx, limited)
+        hindrances = release(self.context, tx, limited)
         changes = []
         for one, what in found:
-            verdict = verdicts.get(one.intent.id)
-            if verdict == BUSY:
+            hindrance = hindrances.get(one.intent.id)
+            if hindrance == BUSY:
                 self._busy.add(one.intent.tool)
-            elif isinstance(verdict, Over) and isinstance(what, Work):
-                changes.append(self._hold_back(one, what, verdict))
+            elif isinstance(hindrance, Over) and isinstance(what, Work):
+                changes.append(self._hold_back(one, what, hindrance))
             else:
                 changes.append(self._claim(one, what))
         return changes
@@ -116,8 +117,8 @@ class Dispatcher:
         claimed = foresee(taken.intent, events, taken.now)
         logger.warning("over_limit", ref=claimed.ref, becomes=over.wants.value)
         if over.wants is APPROVE:
-            span = (work.bound.tool.approval or Approval()).expires
-            ask = commands.AskApproval(cause="limit", approval_for=span)
+            person = person_first(work.bound.tool, "limit")
+            ask = commands.AskApproval(cause=person.cause, approval_for=person.stays_open)
             return Change(taken=taken, events=[*events, *decide(claimed, ask, taken.now)])
         problem = over.error()
         body = sealed_body(

@@ -20,6 +20,9 @@ Ref = NewType("Ref", str)
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 ENTROPY_BYTES = 5
+
+LENGTH_MAX = 80
+"""A ref has at most 72 characters; what is much longer is like none."""
 _CODE_LENGTH = 8
 _RANDOM_BITS = 35
 
@@ -73,6 +76,18 @@ def is_wellformed(ref: str) -> bool:
     if _SHAPE.fullmatch(ref) is None:
         return False
     return _syndrome([_DIGITS[character] for character in ref[-_CODE_LENGTH:]]) == 0
+
+
+def beginnings(text: str) -> tuple[str, ...]:
+    """What the refs that may be meant begin with, the closest first; none where it is like no ref.
+
+    >>> beginnings("refund_charge-7F3K9QD"), beginnings("refund")
+    (('refund_charge-7F', 'refund_charge-'), ())
+    """
+    tool, dash, code = text.rpartition("-")
+    if not dash or len(text) > LENGTH_MAX or not (text.isascii() and text.isprintable()):
+        return ()
+    return f"{tool}-{code[:2]}", f"{tool}-"
 
 
 def nearest(ref: str, candidates: Iterable[str]) -> tuple[Ref, ...]:
