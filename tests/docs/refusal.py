@@ -128,9 +128,24 @@ def no_such_value(world: World) -> Envelope:
 
 
 def approval_expired(world: World) -> Envelope:
-    asked = world.call("refund_charge", {**REFUND, "charge_id": "ch_2", "amount": 90_000})
+    asked = world.call("refund_charge", LARGE)
     world.sql("UPDATE takeback.intents SET expires_at = takeback.now() - interval '1 second'")
     return world.app.status(asked.ref or "")
+
+
+LARGE = {**REFUND, "charge_id": "ch_2", "amount": 90_000}
+
+
+def approval_denied(world: World) -> Envelope:
+    asked = world.call("refund_charge", LARGE)
+    world.app.deny(None, asked.ref or "", principal="dana")
+    return world.app.status(asked.ref or "")
+
+
+def approval_mismatch(world: World) -> Envelope:
+    asked = world.call("refund_charge", LARGE)
+    world.app.approve(None, asked.ref or "", principal="dana")
+    return world.call("refund_charge", {**LARGE, "reason": "fraudulent"})
 
 
 def limit_exceeded(world: World) -> Envelope:
@@ -207,6 +222,12 @@ ANSWERS: Mapping[str, Example] = {
         caption="A refund that the provider refused when its time had come", make=rejected
     ),
     "no_access": Example(caption="An agent that forces a restore", make=no_access),
+    "approval_mismatch": Example(
+        caption="Another reason than the one that a person has approved", make=approval_mismatch
+    ),
+    "approval_denied": Example(
+        caption="A refund to which a person has said no", make=approval_denied
+    ),
     "approval_expired": Example(
         caption="A refund that nobody has approved in time", make=approval_expired
     ),
@@ -233,9 +254,6 @@ ANSWERS: Mapping[str, Example] = {
         caption="An attempt whose answer was lost, which is no error", make=in_doubt
     ),
 }
-
-UNSHOWN = frozenset({"needs_approval", "approval_mismatch", "approval_denied"})
-"""Answers to a person's verbs on an approval."""
 
 
 def steady(value: Any) -> Any:

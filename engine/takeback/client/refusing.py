@@ -35,7 +35,6 @@ TOLD: frozenset[type[errors.TakebackError]] = frozenset(
         errors.PersonRequired,
         errors.NotGranted,
         errors.PolicyForbids,
-        errors.StillWaiting,
         errors.LimitExceeded,
         errors.Frozen,
         errors.NotRestorable,

@@ -173,7 +173,6 @@ _ANSWERED = (
     Code(
         name="needs_approval",
         class_=Class.TERMINAL,
-        where=(Where.PERSON,),
         meaning="the intent still waits for a person's decision, and the verb needs that first",
         advice="a person approves or denies it",
     ),

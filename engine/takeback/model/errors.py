@@ -13,7 +13,6 @@
     │   ├── PersonRequired        an agent's principal asked for what only a person may do
     │   ├── NotGranted            this principal may not do it to what others have done
     │   ├── PolicyForbids         the app's own policy does not allow the call
-    │   ├── StillWaiting          the intent waits for a person's decision
     │   ├── LimitExceeded         a limit of the row, and no person is to lift it
     │   └── Frozen                a person has stopped this tool, run or tenant
     ├── Conflict                  the state of the world is another than the call assumes
@@ -157,12 +156,6 @@ class PolicyForbids(PolicyRefusal):
     """The app's own policy does not allow the call."""
 
     code = "no_access"
-
-
-class StillWaiting(PolicyRefusal):
-    """What was asked for needs a decision first that a person has not made."""
-
-    code = "needs_approval"
 
 
 class LimitExceeded(PolicyRefusal):
