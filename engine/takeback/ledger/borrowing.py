@@ -55,7 +55,8 @@ def lent_connection(raw: psycopg.Connection[Any]) -> Connection:
     lent = _LENT.set(raw)
     try:
         info = raw.info
-        return _engine(info.host, info.port, info.dbname, info.user, info.server_version).connect()
+        server = (info.host, info.port, info.dbname, info.user, info.server_version)
+        return lending_engine(*server).connect()
     finally:
         _LENT.reset(lent)
 
@@ -64,9 +65,9 @@ _LENT: ContextVar[psycopg.Connection[Any]] = ContextVar("lent")
 
 
 @lru_cache(maxsize=64)
-def _engine(host: str, port: int, dbname: str, user: str, server_version: int) -> Engine:
+def lending_engine(host: str, port: int, dbname: str, user: str, server_version: int) -> Engine:
     """The engine of a database, which holds no connection: to ask what server it is takes four
-    statements, so that is asked once and not at every call."""
+    statements, so a process asks that at its first call and not at every one."""
     return create_engine(
         "postgresql+psycopg://",
         creator=lambda: LentConnection(_LENT.get()),
