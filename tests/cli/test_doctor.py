@@ -244,7 +244,7 @@ def test_a_server_that_is_a_replica_or_too_old_would_be_said(kiosk: Terminal):
         server_number=140_009,
         now=datetime(2026, 11, 29, tzinfo=UTC),
         is_replica=True,
-        revision="0002",
+        revision="0003",
         queue=None,
         faults=0,
     )

@@ -96,6 +96,7 @@ INTENTS = Table(
     Column("on_behalf_of", _WORD),
     Column("expires_at", _INSTANT),
     Column("approved_by", _WORD),
+    Column("ask_at", _INSTANT),
     PrimaryKeyConstraint("tenant", "id", name="intents_pkey"),
     CheckConstraint(
         "state NOT IN ('held', 'due') OR due_at IS NOT NULL",
@@ -138,6 +139,11 @@ INTENTS = Table(
         "intents_approval",
         "expires_at",
         postgresql_where=text("state = 'awaiting_approval' AND expires_at IS NOT NULL"),
+    ),
+    Index(
+        "intents_in_doubt",
+        text("ask_at NULLS FIRST"),
+        postgresql_where=text("state = 'in_doubt' AND restored_via IS NULL"),
     ),
     comment="One row an intent: the projection of its events that queries and the queue read.",
 )
