@@ -4,12 +4,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from takeback.client.batching import Call
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace
+from takeback.dispatch.work import Identity, identity
 from takeback.ledger.locking import AGENDA, LOCK_DUE
 from tests.dispatch.office import ROWS, Office
 
@@ -202,4 +204,54 @@ def test_a_worker_carries_out_what_is_of_its_own_tenant_and_another_all_of_it(
     tally = office.worker_of("all", sleep=clock.advance, all_tenants=True).run(drain=True)
     assert (tally.performed, tally.taken_over) == (2, 1)
     assert (other.state(theirs), other.state(left)) == ("succeeded", "succeeded")
+    other.close()
+
+
+def wanted(office: Office, *refs: str | None) -> list[Identity]:
+    return [identity(office.show(ref or "").entry.intent) for ref in refs]
+
+
+def test_of_those_asked_for_by_id_only_what_may_be_claimed_now_is_claimed(
+    database_url, world, office, clock
+):
+    """A wake-up is a hint: whatever it names, the conditions are those of a claim that looks."""
+    due = office.call(None, "send_letter", {"to": "due"}).ref
+    held = office.call(None, "hold_letter", {"to": "held"}).ref
+    asked = office.call(None, "grant", {"to": "asked"}).ref
+    frozen = office.call(None, "ship", {"to": "frozen"}).ref
+    unasked = office.call(None, "send_letter", {"to": "unasked"}).ref
+    other = Office(database_url, world, pause=clock.advance, tenant="other")
+    theirs = other.call(None, "send_letter", {"to": "theirs"}).ref
+    poor = Office(database_url, world, rows=without("send_letter"), pause=clock.advance)
+    office.freeze(reason="why", principal="dana", tool="ship")
+    ids = [*wanted(office, due, held, asked, frozen), *wanted(other, theirs)]
+    ids += [("default", UUID(int=7)), ("", UUID(int=7))]
+
+    assert dispatcher(poor).claim(ids).count == 0
+    claimed = dispatcher(office).claim(ids)
+    again = dispatcher(office, "w2").claim(ids)
+
+    assert [work.intent.ref for work in claimed.works] == [due]
+    assert (claimed.count, again.count) == (1, 0)
+    states = [office.state(ref) for ref in (due, held, asked, frozen, unasked)]
+    assert states == ["claimed", "held", "awaiting_approval", "due", "due"]
+    assert dispatcher(office, all_tenants=True).claim(wanted(other, theirs)).count == 1
+    other.close()
+    poor.close()
+
+
+def test_an_id_that_two_are_woken_for_at_once_is_claimed_by_one(database_url, world, office):
+    """A message that a broker hands to two workers."""
+    other = Office(database_url, world)
+    start = threading.Barrier(2)
+
+    def wake(party: Dispatcher, ids: list[Identity]) -> int:
+        start.wait()
+        return party.claim(ids).count
+
+    parties = [dispatcher(office, "w1"), dispatcher(other, "w2")]
+    with ThreadPoolExecutor(2) as threads:
+        for n in range(30):
+            ids = wanted(office, office.call(None, "send_letter", {"to": f"dana-{n}"}).ref)
+            assert sorted(threads.map(wake, parties, [ids, ids])) == [0, 1]
     other.close()

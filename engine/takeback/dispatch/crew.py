@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
+from takeback.client.context import Context
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome
 from takeback.dispatch.pace import Pace
@@ -241,3 +242,15 @@ class Crew:
         if self._open:
             self._pause(STOP_PAUSE_SECONDS)
         return settled
+
+
+def crew_of(context: Context, pace: Pace, *, monotonic: Callable[[], float]) -> Crew:
+    """A crew that begins, performs and settles in the ledger of ``context``."""
+    return Crew(
+        Executor(context=context, pace=pace, monotonic=monotonic),
+        Performer(context=context, pace=pace, monotonic=monotonic),
+        Settler(context),
+        pace,
+        monotonic=monotonic,
+        pause=context.pause,
+    )

@@ -20,7 +20,7 @@ from takeback.declare import APPROVE, Read
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
-from takeback.ledger.locking import Agenda, Taken, agenda, lock_due
+from takeback.ledger.locking import Agenda, Taken, agenda, lock_due, lock_wanted
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
@@ -66,17 +66,16 @@ class Dispatcher:
                 tenant=self.tenant,
             )
             self._busy.clear()
-            taken = [one for one in due if not one.is_frozen]
-            if not taken:
-                return Claimed(count=0, works=())
-            loaded = load(self.context, tx, [one.intent for one in taken])
-            intents = append(tx, self._changes(tx, taken, loaded))
-        works = [
-            what.with_intent(intent)
-            for intent in intents
-            if isinstance(what := loaded[identity(intent)], Work) and intent.state in _RUNS
-        ]
-        return Claimed(count=len(intents), works=works)
+            return self._claim_taken(tx, due)
+
+    def claim(self, wanted: Sequence[Identity]) -> Claimed:
+        """Claims those of ``wanted`` that are due, as ``run_once`` does; the rest is left as it is.
+
+        What nobody may claim now (held, claimed, settled, unknown, frozen) is no work.
+        """
+        with self.context.database.transaction() as tx:
+            due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
+            return self._claim_taken(tx, due)
 
     def agenda(self) -> Agenda:
         """When there is something to do next."""
@@ -87,6 +86,19 @@ class Dispatcher:
     def tenant(self) -> str | None:
         """Whose intents are carried out; None is every tenant's."""
         return None if self.pace.all_tenants else self.context.tenant
+
+    def _claim_taken(self, tx: Tx, due: Sequence[Taken]) -> Claimed:
+        taken = [one for one in due if not one.is_frozen]
+        if not taken:
+            return Claimed(count=0, works=())
+        loaded = load(self.context, tx, [one.intent for one in taken])
+        intents = append(tx, self._changes(tx, taken, loaded))
+        works = [
+            what.with_intent(intent)
+            for intent in intents
+            if isinstance(what := loaded[identity(intent)], Work) and intent.state in _RUNS
+        ]
+        return Claimed(count=len(intents), works=works)
 
     def _changes(
         self, tx: Tx, taken: Sequence[Taken], loaded: Mapping[Identity, Work | Unfit]

@@ -1,4 +1,4 @@
-"""The embedded worker: dispatcher, crew, reaper and expirer in one loop that sleeps until needed.
+"""The embedded worker: dispatcher, crew and sweep in one loop that sleeps until it is needed.
 
 Sleeps until the next due instant, lease end or end of a request for approval, at most
 ``idle_seconds_max``: an idle worker says one statement in that time. Claims only as much as its
@@ -16,14 +16,10 @@ import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
 from takeback.client.context import Context
-from takeback.dispatch.crew import HELD_SECONDS, LOOK_SECONDS, Crew
+from takeback.dispatch.crew import HELD_SECONDS, LOOK_SECONDS, crew_of
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.executor import Executor
-from takeback.dispatch.expirer import Expirer
 from takeback.dispatch.pace import Pace, check_pace
-from takeback.dispatch.performer import Performer
-from takeback.dispatch.reaper import Reaper
-from takeback.dispatch.settler import Settler
+from takeback.dispatch.sweep import Sweep
 from takeback.ledger.locking import Agenda
 from takeback.log import logger
 from takeback.model import errors
@@ -39,8 +35,8 @@ FRUITLESS_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.25)
 
 SLEEP_SECONDS_MIN = 0.01
 
-REAP_SECONDS = 1.0
-"""How often leases are looked at by a worker that always has something to claim."""
+SWEEP_SECONDS = 1.0
+"""How often a worker sweeps that always has something to claim."""
 
 BATCH_SECONDS = 1.0
 """A claim is right when its last attempt begins within this time."""
@@ -75,23 +71,15 @@ class Worker:
         check_pace(pace, context.registry)
         self.tally = Tally()
         self._dispatcher = Dispatcher(context, pace, name)
-        self._crew = Crew(
-            Executor(context=context, pace=pace, monotonic=monotonic),
-            Performer(context=context, pace=pace, monotonic=monotonic),
-            Settler(context),
-            pace,
-            monotonic=monotonic,
-            pause=context.pause,
-        )
-        self._reaper = Reaper(context, tenant=self._dispatcher.tenant)
-        self._expirer = Expirer(context, tenant=self._dispatcher.tenant)
+        self._crew = crew_of(context, pace, monotonic=monotonic)
+        self._sweep = Sweep(context, tenant=self._dispatcher.tenant)
         self._pace = pace
         self._sleep = sleep
         self._stopping = stopping
         self._monotonic = monotonic
         self._batch = pace.concurrency
         self._claimed_at: float | None = None
-        self._reap_at = monotonic() + REAP_SECONDS
+        self._sweep_at = monotonic() + SWEEP_SECONDS
         self._succeeded_at = monotonic()
         self._is_more_due = False
         self._fruitless = 0
@@ -163,7 +151,7 @@ class Worker:
             self._claim(room)
             return False
         if room == 0:
-            self._reap_when_time()
+            self._sweep_when_time()
             return False
         return self._rest(self._dispatcher.agenda(), drain=drain)
 
@@ -174,7 +162,7 @@ class Worker:
         return self._batch - self._crew.busy
 
     def _claim(self, room: int) -> None:
-        self._reap_when_time()
+        self._sweep_when_time()
         before = self._monotonic()
         claimed = self._dispatcher.run_once(room)
         self._claimed_at = before
@@ -191,28 +179,23 @@ class Worker:
         shrunk = max(self._pace.concurrency, self._batch // 2)
         self._batch = grown if took < BATCH_SECONDS else shrunk
 
-    def _reap_when_time(self) -> None:
-        if self._monotonic() >= self._reap_at:
-            self._reap()
-            self._expirer.run_once()
+    def _sweep_when_time(self) -> None:
+        if self._monotonic() >= self._sweep_at:
+            self._sweep_once()
 
-    def _reap(self) -> int:
-        taken_over = len(self._reaper.run_once())
-        self._reap_at = self._monotonic() + REAP_SECONDS
-        self.tally.taken_over += taken_over
-        return taken_over
+    def _sweep_once(self) -> int:
+        swept = self._sweep.run_once()
+        self._sweep_at = self._monotonic() + SWEEP_SECONDS
+        self.tally.taken_over += swept.taken_over
+        return swept.count
 
     def _rest(self, agenda: Agenda, *, drain: bool) -> bool:
         """Sleeps until there is something to do; with ``drain`` says whether all is done."""
         due_in = _seconds(agenda.due_in)
         lease_over_in = _seconds(agenda.lease_over_in)
-        if lease_over_in is not None and lease_over_in <= 0:
-            if self._reap():
-                return False
-            self._fruitless += 1
-        request_over_in = _seconds(agenda.request_over_in)
-        if request_over_in is not None and request_over_in <= 0:
-            if self._expirer.run_once():
+        sweep_in = _seconds(agenda.sweep_in)
+        if sweep_in is not None and sweep_in <= 0:
+            if self._sweep_once():
                 return False
             self._fruitless += 1
         is_due = due_in is not None and due_in <= 0
@@ -220,7 +203,7 @@ class Worker:
         if drain and is_idle and not is_due and lease_over_in is None:
             return True
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
-            self._sleep(self._nap(due_in, lease_over_in, request_over_in))
+            self._sleep(self._nap(due_in, sweep_in))
         self._is_more_due = is_due
         return False
 

@@ -51,6 +51,10 @@ _IS_RUNNING = """(i.restores IS NOT NULL OR NOT EXISTS (
 """What is frozen is no work: it neither keeps a worker turning nor takes the place of others. What
 takes back is never frozen."""
 
+_IS_CLAIMABLE = f"""i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
+  AND {_OF_TENANT} AND {_RUNNABLE} AND {_IS_RUNNING}"""
+"""What may be claimed now, whether it was looked for or asked for by its id."""
+
 _IS_FROZEN = "i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run)"
 """Asked once the barrier is held, by a snapshot taken then: see ``takeback.ledger.braking``."""
 
@@ -95,9 +99,25 @@ WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::tex
 {_STOPPED}
 SELECT {_TAKEN}, {_IS_FROZEN}
 FROM barrier CROSS JOIN takeback.intents AS i
-WHERE i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
-  AND {_OF_TENANT} AND {_RUNNABLE} AND {_IS_RUNNING}
+WHERE {_IS_CLAIMABLE}
 ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
+"""),
+)
+
+LOCK_WANTED = Statement(
+    name="lock_wanted",
+    sentence="Takes those of some intents that may be claimed now.",
+    index="intents_pkey",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
+{_STOPPED}
+SELECT {_TAKEN}, {_IS_FROZEN}
+FROM barrier CROSS JOIN takeback.intents AS i
+JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
+  ON i.tenant = w.tenant AND i.id = w.id
+WHERE {_IS_CLAIMABLE}
+ORDER BY i.tenant, i.id FOR UPDATE OF i SKIP LOCKED
 """),
 )
 
@@ -191,6 +211,12 @@ class Agenda:
     lease_over_in: timedelta | None
     request_over_in: timedelta | None
 
+    @property
+    def sweep_in(self) -> timedelta | None:
+        """How long until there is something to sweep: what nobody does in time, or holds on to."""
+        spans = [one for one in (self.lease_over_in, self.request_over_in) if one is not None]
+        return min(spans, default=None)
+
 
 def lock(tx: Tx, tenant: str, ids: Sequence[UUID]) -> list[Taken]:
     """Those of ``ids`` that exist, locked in one order; waits for their holders."""
@@ -213,6 +239,23 @@ def lock_due(tx: Tx, tools: Mapping[str, int], limit: int, *, tenant: str | None
     """
     parameters = {"tools": json.dumps(dict(tools)), "limit": limit, "tenant": tenant}
     return [_taken(row) for row in tx.rows(LOCK_DUE, parameters)]
+
+
+def lock_wanted(
+    tx: Tx,
+    tools: Mapping[str, int],
+    wanted: Sequence[tuple[str, UUID]],
+    *,
+    tenant: str | None,
+) -> list[Taken]:
+    """Those of ``wanted``, by tenant and id, that ``lock_due`` might take now too."""
+    parameters = {
+        "tools": json.dumps(dict(tools)),
+        "tenants": [whose for whose, _ in wanted],
+        "ids": [str(i) for _, i in wanted],
+        "tenant": tenant,
+    }
+    return [_taken(row) for row in tx.rows(LOCK_WANTED, parameters)]
 
 
 def lock_expired(tx: Tx, limit: int, *, tenant: str | None = None) -> list[Taken]:
