@@ -104,6 +104,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "read_log": {"after": 1, "safe": 100, "limit": 100},
     "read_many": {"tenants": [TENANT], "ids": [ID]},
     "refs_of": {"tenants": [TENANT], "ids": [ID]},
+    "renew": {"tenants": [TENANT], "ids": [ID], "attempts": [1], "lease_us": 30_000_000},
     "record": {
         "tenant": TENANT,
         "key": "k1:a",

@@ -137,7 +137,8 @@ class Remote:
     ``upstream`` says how the provider treats a repeat; there is no default, since a wrong guess
     sends twice. ``reversal`` says what can be done once it is in the world. ``guard_s`` seconds
     before its release the visible window closes, so that nobody is promised an undo that loses
-    by a hair. ``attempt_seconds_max`` bounds one attempt; it must be shorter than a lease.
+    by a hair. ``attempt_seconds_max`` bounds one attempt; it must be shorter than a lease, unless
+    ``renew_lease`` is said: then a worker renews the lease while the attempt runs, up to that time.
     ``attempts_max`` bounds attempts that provably did nothing.
     """
 
@@ -147,6 +148,7 @@ class Remote:
     guard_s: float = 0.0
     attempt_seconds_max: float = 20.0
     attempts_max: int = 8
+    renew_lease: bool = False
 
 
 Effect = Read | Local | Remote

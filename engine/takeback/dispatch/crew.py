@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
 from takeback.client.context import Context
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.performer import Performer
+from takeback.dispatch.renewer import Renewer, Running
 from takeback.dispatch.settler import Settler
-from takeback.dispatch.work import Identity, Work, identity
+from takeback.dispatch.work import Work
 from takeback.log import logger
 from takeback.model import errors
 from takeback.model.command import DoubtCause
@@ -35,8 +37,17 @@ HELD_SECONDS = 0.1
 STOP_PAUSE_SECONDS = 0.05
 """Between tries to write the last outcomes while a worker stops."""
 
-Pending = dict[Future[Ended | None], tuple[Work, float]]
-"""Attempts, each with the end of its claim's lease."""
+
+@dataclass(slots=True, kw_only=True)
+class Task:
+    """A claim for a thread, with the end of its lease; ``running`` once it has begun."""
+
+    work: Work
+    lease_ends_at: float
+    running: Running | None = None
+
+
+Pending = dict[Future[Ended | None], Task]
 
 
 class Crew:
@@ -47,6 +58,7 @@ class Crew:
         executor: Executor,
         performer: Performer,
         settler: Settler,
+        renewer: Renewer,
         pace: Pace,
         *,
         monotonic: Callable[[], float],
@@ -55,13 +67,13 @@ class Crew:
         self._executor = executor
         self._performer = performer
         self._settler = settler
+        self.renewer = renewer
         self._pace = pace
         self._monotonic = monotonic
         self._pause = pause
         self._pool: ThreadPoolExecutor | None = None
         self._pending: Pending = {}
         self._late: Pending = {}
-        self._begun: dict[Identity, tuple[float, Work]] = {}
         self._open: list[Ended] = []
         self._open_again_at = 0.0
         self._is_stopping = False
@@ -84,8 +96,9 @@ class Crew:
 
     def take_on(self, works: Sequence[Work], lease_ends_at: float) -> None:
         """Starts the attempts; ``lease_ends_at`` is when their claim is over."""
+        self.renewer.start()
         for work in works:
-            self._submit(work, lease_ends_at)
+            self._submit(Task(work=work, lease_ends_at=lease_ends_at))
 
     def look(self, seconds: float) -> int:
         """Settles what has ended; answers with how many attempts it has written down.
@@ -129,48 +142,58 @@ class Crew:
 
     def leave(self) -> None:
         """Lets the threads go; those of abandoned attempts end with the process."""
+        self.renewer.stop()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
-    def _submit(self, work: Work, lease_ends_at: float) -> None:
+    def _submit(self, task: Task) -> None:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 self._pace.concurrency, thread_name_prefix="takeback-attempt"
             )
-        future = self._pool.submit(self._attempt, work, lease_ends_at)
-        self._pending[future] = (work, lease_ends_at)
+        self._pending[self._pool.submit(self._attempt, task)] = task
 
-    def _attempt(self, work: Work, lease_ends_at: float) -> Ended | None:
+    def _attempt(self, task: Task) -> Ended | None:
         if self._is_stopping:
-            return Ended(work=work, outcome=INTERRUPTED)
-        if work.is_local:
-            self._begun[identity(work.intent)] = (self._monotonic(), work)
-            return self._performer.perform(work, lease_ends_at)
-        begun = self._executor.begin(work, lease_ends_at)
+            return Ended(work=task.work, outcome=INTERRUPTED)
+        if task.work.is_local:
+            task.running = self._running(task.work, task.lease_ends_at)
+            return self._performer.perform(task.work, task.lease_ends_at)
+        asked_at = self._monotonic()
+        begun = self._executor.begin(task.work, task.lease_ends_at)
         if not isinstance(begun, Work):
             return begun
-        self._begun[identity(begun.intent)] = (self._monotonic(), begun)
+        is_fresh = task.work.intent.attempt < begun.intent.attempt
+        own_end = asked_at + self._pace.lease.total_seconds()
+        running = self._running(begun, own_end if is_fresh else task.lease_ends_at)
+        self.renewer.hold(running)
+        task.running = running
         return Ended(work=begun, outcome=self._executor.perform(begun))
+
+    def _running(self, work: Work, lease_ends_at: float) -> Running:
+        return Running(work=work, began_at=self._monotonic(), lease_ends_at=lease_ends_at)
 
     def _ended(self, seconds: float) -> list[Ended]:
         done, _ = wait(self._pending, timeout=GATHER_SECONDS)
         if not done and seconds > GATHER_SECONDS:
             done, _ = wait(self._pending, timeout=seconds, return_when=FIRST_COMPLETED)
-        return [one for future in done for one in self._end(future, self._pending.pop(future)[0])]
+        return [one for future in done for one in self._end(future, self._pending.pop(future))]
 
     def _answered_late(self) -> list[Ended]:
         done = [future for future in self._late if future.done()]
-        return [one for future in done for one in self._end(future, self._late.pop(future)[0])]
+        return [one for future in done for one in self._end(future, self._late.pop(future))]
 
-    def _end(self, future: Future[Ended | None], work: Work) -> list[Ended]:
+    def _end(self, future: Future[Ended | None], task: Task) -> list[Ended]:
         """An attempt that ended in SystemExit or the like is in doubt as any other.
 
         What could not even begin, and not for want of the database, waits for its lease to end:
         handed back, it would only come again at once. So does a Local effect, which is undone then.
         """
-        _, begun = self._begun.pop(identity(work.intent), (0.0, None))
-        begun = None if work.is_local else begun
+        work, begun = task.work, None
+        if task.running is not None:
+            self.renewer.let_go(task.running)
+            begun = None if work.is_local else task.running.work
         if future.cancelled():
             return [Ended(work=work, outcome=INTERRUPTED)]
         problem = future.exception()
@@ -189,10 +212,15 @@ class Crew:
     def _overdue(self) -> list[Ended]:
         given_up: list[Ended] = []
         hangs = False
-        for future, (work, _) in list(self._pending.items()):
-            began_at, begun = self._begun.get(identity(work.intent), (0.0, None))
-            if begun is not None and self._monotonic() - began_at > self._seconds_max(begun):
-                given_up += self._give_up(future, begun, "timed_out")
+        for future, task in list(self._pending.items()):
+            running = task.running
+            if running is None:
+                continue
+            if self._monotonic() - running.began_at > self._seconds_max(running.work):
+                given_up += self._give_up(future, running, "timed_out")
+                hangs = True
+            elif not running.work.is_local and not self.renewer.is_owned(running):
+                given_up += self._give_up(future, running, "lease_over")
                 hangs = True
         if hangs:
             self._replace_threads()
@@ -202,9 +230,13 @@ class Crew:
         """A Local effect has its lease: the server ends a transaction that hangs that long."""
         return self._pace.lease.total_seconds() if work.is_local else work.seconds_max
 
-    def _give_up(self, future: Future[Ended | None], begun: Work, cause: DoubtCause) -> list[Ended]:
+    def _give_up(
+        self, future: Future[Ended | None], running: Running, cause: DoubtCause
+    ) -> list[Ended]:
         """In doubt from now on; what became of a Local effect, its own transaction says."""
         self._late[future] = self._pending.pop(future)
+        self.renewer.let_go(running)
+        begun = running.work
         logger.error("attempt_given_up", ref=begun.intent.ref, cause=cause)
         if begun.is_local:
             return []
@@ -216,20 +248,19 @@ class Crew:
             self._pool.shutdown(wait=False)
             self._pool = None
         for future in [future for future in self._pending if future.cancel()]:
-            self._submit(*self._pending.pop(future))
+            self._submit(self._pending.pop(future))
 
     def _interrupt(self) -> None:
         """Cancels what no thread has taken up."""
         for future in [future for future in self._pending if future.cancel()]:
-            self._open += self._end(future, self._pending.pop(future)[0])
+            self._open += self._end(future, self._pending.pop(future))
         self._open_again_at = self._monotonic()
 
     def _leave_running(self) -> None:
         logger.warning("stopped_while_executing", attempts=len(self._pending))
-        for future, (work, _) in list(self._pending.items()):
-            _, begun = self._begun.get(identity(work.intent), (0.0, None))
-            if begun is not None:
-                self._open += self._give_up(future, begun, "interrupted")
+        for future, task in list(self._pending.items()):
+            if task.running is not None:
+                self._open += self._give_up(future, task.running, "interrupted")
         self._open_again_at = self._monotonic()
 
     def _look_and_wait(self, stop_at: float) -> int:
@@ -250,6 +281,7 @@ def crew_of(context: Context, pace: Pace, *, monotonic: Callable[[], float]) -> 
         Executor(context=context, pace=pace, monotonic=monotonic),
         Performer(context=context, pace=pace, monotonic=monotonic),
         Settler(context),
+        Renewer(context, pace, monotonic=monotonic),
         pace,
         monotonic=monotonic,
         pause=context.pause,

@@ -54,7 +54,7 @@ class Executor:
         if work.intent.state is not State.EXECUTING:
             lease_ends_at = self.monotonic() + self.pace.lease.total_seconds()
             begun = self._begin(work)
-        if isinstance(begun, Work) and self.monotonic() + work.seconds_max > lease_ends_at:
+        if isinstance(begun, Work) and self.monotonic() + self._needed(work) > lease_ends_at:
             logger.warning("too_late_to_call", ref=work.intent.ref)
             return Ended(work=begun, outcome=INTERRUPTED)
         return begun
@@ -78,6 +78,11 @@ class Executor:
         if isinstance(answer, Broke):
             logger.error("attempt_broke", ref=work.intent.ref, exc_info=answer.problem)
         return of_answer(answer)
+
+    def _needed(self, work: Work) -> float:
+        """How much of a lease has to be left: all of the attempt, or enough to renew it."""
+        half = self.pace.lease.total_seconds() / 2
+        return min(work.seconds_max, half) if work.renews_lease else work.seconds_max
 
     def _begin(self, work: Work) -> Work | Ended | None:
         for pause in BEGIN_PAUSES:

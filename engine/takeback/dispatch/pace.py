@@ -31,12 +31,17 @@ class Pace:
     stop_seconds_max: float = 8.0
     all_tenants: bool = False
 
+    @property
+    def lease_margin_seconds(self) -> float:
+        """So long before its lease is over an attempt is given up that could not be renewed."""
+        return min(GRACE_SECONDS, self.lease.total_seconds() / 4)
+
 
 def check_pace(pace: Pace, registry: Registry) -> None:
     """Raises InvalidSettings, naming every value that can't be used and why.
 
     A worker gives an attempt up before its lease is over, so that nobody takes over what still
-    runs.
+    runs. Where the row lets its lease be renewed, an attempt may last longer than one.
     """
     problems: list[str] = []
     for name, value in (
@@ -52,12 +57,13 @@ def check_pace(pace: Pace, registry: Registry) -> None:
     lease_seconds = pace.lease.total_seconds()
     for bound in registry:
         effect = bound.tool.effect
-        if not isinstance(effect, Remote):
+        if not isinstance(effect, Remote) or effect.renew_lease:
             continue
         if effect.attempt_seconds_max + GRACE_SECONDS >= lease_seconds > 0:
             problems.append(
                 f"{bound.name}: attempt_seconds_max is {effect.attempt_seconds_max:g} s, and must "
-                f"be more than {GRACE_SECONDS:g} s shorter than the lease of {lease_seconds:g} s"
+                f"be more than {GRACE_SECONDS:g} s shorter than the lease of {lease_seconds:g} s, "
+                "unless the row says renew_lease=True"
             )
     if problems:
         raise InvalidSettings("; ".join(problems))

@@ -90,6 +90,12 @@ class Work:
         effect = self.bound.effect
         return (effect.attempt_seconds_max if isinstance(effect, Remote) else 0.0) + GRACE_SECONDS
 
+    @property
+    def renews_lease(self) -> bool:
+        """Whether its row lets an attempt outlast a lease, which is renewed meanwhile."""
+        effect = self.bound.effect
+        return isinstance(effect, Remote) and effect.renew_lease
+
     def with_intent(self, intent: Intent) -> Work:
         """The same work, one step of the lifecycle further."""
         return replace(self, intent=intent)

@@ -17,8 +17,9 @@ would affect many rows; it is over a limit; or the app's own policy wants it."""
 
 DeferCause = Literal["not_dispatched", "interrupted"]
 PostponeCause = Literal["thawed"]
-DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted"]
-"""How an attempt can end without an outcome; the end of its lease is ExpireLease."""
+DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted", "lease_over"]
+"""How an attempt can end without an outcome, by its own worker's word: ``lease_over`` is a lease
+that it could not renew. The end of a lease by the clock is ExpireLease."""
 
 ParkCause = Literal[
     "outcome_unknown", "no_upgrade", "unreadable", "altered", "key_expired", "contradicted"
