@@ -157,7 +157,7 @@ def broken(site: Site) -> list[str]:
     """What is not as it must be, whatever has happened and whoever died; [] when all is well."""
     rows = site.rows()
     problems = [f"{r.ref} is left {r.state}" for r in rows if r.state in UNFINISHED]
-    for tool in ("send_letter", "hold_letter", "pay", "ship", "grant"):
+    for tool in ("send_letter", "hold_letter", "pay", "ship", "haul", "grant"):
         own = [r for r in rows if r.tool == tool]
         sure = sum(r.state in IN_THE_WORLD for r in own)
         unknown = sum(r.state in UNKNOWN for r in own)

@@ -126,6 +126,25 @@ def stop_in_the_middle(site: Site, office: Office, stage: Stage | None) -> None:
     worker.run(drain=True)
 
 
+def outlast_a_lease(site: Site, office: Office, stage: Stage | None) -> None:
+    """One attempt that takes two leases; its worker renews them, in time and in one order."""
+    worker = office.worker_of(
+        "w1",
+        sleep=site.clock.advance,
+        monotonic=lambda: site.clock.ahead,
+        pace=Pace(concurrency=1),
+    )
+
+    def haul(called: Any) -> Any:
+        for _ in range(5):
+            site.clock.advance(12)
+            worker._renewer.run_once()
+        return site.world.arrive(called)
+
+    site.world.on["haul"] = haul
+    worker.run(drain=True)
+
+
 def answer_late(site: Site, office: Office, stage: Stage | None) -> None:
     """The worker wakes up, and says what it has done."""
     Settler(office.context).settle([Ended(work=site.kept["work"], outcome=of_answer("done"))])
@@ -359,6 +378,7 @@ WORKFLOWS: dict[str, Workflow] = {
     ),
     "carry out, keyed": Workflow(play=carry_out, check=_sent("pay"), prepare=_record("pay")),
     "call and carry out": Workflow(play=call_and_carry_out, check=_sent("send_letter")),
+    "outlast a lease": Workflow(play=outlast_a_lease, check=_sent("haul"), prepare=_record("haul")),
     "defer and try again": Workflow(
         play=carry_out_until_deferred_is_due, check=_sent("send_letter"), prepare=_deferred_once
     ),

@@ -62,6 +62,7 @@ ROWS = (
     row("hold_letter", Remote(upstream=BLIND, window=seconds(60))),
     row("pay", Remote(upstream=KEYED(ttl=hours(24)), reversal=COMPENSATE)),
     row("ship", Remote(upstream=BLIND, reversal=COMPENSATE)),
+    row("haul", Remote(upstream=BLIND, attempt_seconds_max=600, renew_lease=True)),
     row("file_case", Local()),
     row("grant", Remote(upstream=BLIND), approval=Approval()),
     row("open_case", Local(), approval=Approval()),

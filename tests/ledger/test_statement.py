@@ -187,6 +187,7 @@ BOUNDED = frozenset(
             "read_by_ref",
             "read_many",
             "refs_of",
+            "renew",
             "snapshots",
         ),
         *("plant_row", "write_row", "record", "record_many", "history"),
