@@ -138,7 +138,7 @@ def outlast_a_lease(site: Site, office: Office, stage: Stage | None) -> None:
     def haul(called: Any) -> Any:
         for _ in range(5):
             site.clock.advance(12)
-            worker._renewer.run_once()
+            worker._crew.renewer.run_once()
         return site.world.arrive(called)
 
     site.world.on["haul"] = haul

@@ -45,7 +45,7 @@ def pass_time(clock: Any, *shifts: Shift, seconds: float = TURN_SECONDS) -> None
     clock.advance(seconds)
     for shift in shifts:
         shift.watch.seconds += seconds
-        shift.worker._renewer.run_once()
+        shift.worker._crew.renewer.run_once()
 
 
 def test_an_attempt_of_three_leases_is_one_run(office, world, clock, door):
@@ -99,7 +99,7 @@ def test_a_lease_that_is_lost_is_noticed_and_nothing_is_written_about_it(
         Reaper(office.context).run_once()
         before = office.kinds(ref)
         shift.watch.seconds += TURN_SECONDS
-        shift.worker._renewer.run_once()
+        shift.worker._crew.renewer.run_once()
         eventually(lambda: shift.worker.abandoned == 1, "it is given up")
         other = office.call(None, "haul", {"to": "robin"}).ref
         eventually(lambda: office.state(other) == "succeeded", "another is carried out")
@@ -133,7 +133,7 @@ def test_an_attempt_is_renewed_up_to_its_own_time_and_no_further(database_url, w
     ref = office.call(None, "haul", {"to": "dana"}).ref
     with Shift(office) as shift:
         door.knocked()
-        (one,) = shift.worker._renewer._running.values()
+        (one,) = shift.worker._crew.renewer._running.values()
         for _ in range(3):
             pass_time(clock, shift)
         renewer = Renewer(office.context, Pace(), monotonic=lambda: one.began_at + 45.0)
@@ -150,9 +150,9 @@ def test_a_row_that_somebody_holds_is_renewed_at_the_next_turn(office, clock, do
         door.knocked()
         caller.execute("SELECT FROM takeback.intents WHERE ref = %s FOR UPDATE", [ref])
         pass_time(clock, shift)
-        assert shift.worker._renewer.run_once() == 0
+        assert shift.worker._crew.renewer.run_once() == 0
         caller.rollback()
-        assert shift.worker._renewer.run_once() == 1
+        assert shift.worker._crew.renewer.run_once() == 1
         door.open()
         eventually(lambda: office.state(ref) == "succeeded", "it is settled")
 
@@ -162,15 +162,15 @@ def test_a_database_that_is_away_stops_no_heartbeat(office, clock, door, caplog,
     ref = office.call(None, "haul", {"to": "dana"}).ref
     with Shift(office) as shift:
         door.knocked()
-        (one,) = shift.worker._renewer._running.values()
+        (one,) = shift.worker._crew.renewer._running.values()
         away = Database("postgresql://127.0.0.1:1/nowhere")
         with monkeypatch.context() as patch:
             patch.setattr(office.context.database, "engine", away.engine)
             shift.watch.seconds += TURN_SECONDS
-            assert shift.worker._renewer.run_once() == 0
-        assert shift.worker._renewer.is_owned(one)
+            assert shift.worker._crew.renewer.run_once() == 0
+        assert shift.worker._crew.renewer.is_owned(one)
         clock.advance(TURN_SECONDS)
-        assert shift.worker._renewer.run_once() == 1
+        assert shift.worker._crew.renewer.run_once() == 1
         door.open()
         eventually(lambda: office.state(ref) == "succeeded", "it is settled")
 
@@ -223,7 +223,7 @@ def test_quick_attempts_cost_no_heartbeat(database_url, office, world, clock):
             office.call(None, "haul", {"to": f"robin-{n}"})
         worker = fresh.worker_of("w1", sleep=clock.advance)
         worker.run(drain=True)
-        assert worker._renewer.run_once() == 0
+        assert worker._crew.renewer.run_once() == 0
         fresh.close()
 
     assert world.called("robin-0") == 1
@@ -234,7 +234,7 @@ def test_what_has_ended_is_not_kept(office, clock, world):
     office.call(None, "haul", {"to": "robin"})
     worker = office.worker_of("w1", sleep=clock.advance)
     worker.run(drain=True)
-    assert worker._renewer._running == {} == worker._renewer._ends
+    assert worker._crew.renewer._running == {} == worker._crew.renewer._ends
 
 
 @pytest.mark.parametrize(
