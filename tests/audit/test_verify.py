@@ -74,6 +74,9 @@ ROW_CHANGES = {
     "expires_at": "expires_at = coalesce(expires_at, now()) + interval '1 microsecond'",
     "expires_at, endless": "expires_at = 'infinity'",
     "approved_by": "approved_by = coalesce(approved_by, '') || 'x'",
+    "lane": "lane = lane || 'x'",
+    "priority": "priority = priority + 1",
+    "ordering": "ordering = coalesce(ordering, '') || 'x'",
 }
 
 

@@ -135,6 +135,10 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
             "its window is negative",
         ),
         (REFUND, {"effect": Remote(upstream=BLIND, guard_s=5)}, "its guard_s is 5"),
+        (REFUND, {"effect": Remote(upstream=BLIND, connector="")}, "its connector is ''"),
+        (REFUND, {"effect": Remote(upstream=BLIND, connector="My Bank")}, "its connector is 'My B"),
+        (REFUND, {"effect": Remote(upstream=BLIND, order_by="owner")}, "is ordered by 'owner'"),
+        (REFUND, {"effect": Remote(upstream=BLIND, priority=1)}, "its priority is 1"),  # type: ignore[arg-type]
         (REFUND, {"effect": Remote(upstream=BLIND, guard_s=math.nan)}, "its guard_s is nan"),
         (
             REFUND,

@@ -59,7 +59,7 @@ def test_the_first_hash_is_taken_as_the_model_takes_it(connect: Connect, scribe:
         version=1,
         position=stored.position,
         kind="intent.recorded",
-        schema=2,
+        schema=3,
         at_us=micros(minted.recorded_at),
         payload=stored.payload,
     )

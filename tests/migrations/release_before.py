@@ -1,6 +1,6 @@
 """The library of the release before, as far as a database notices it: its statements, word by word.
 
-``statements_0001.json`` holds every statement that it says, by name, as the driver is given it.
+``statements_0002.json`` holds every statement that it says, by name, as the driver is given it.
 """
 
 import json
@@ -26,12 +26,12 @@ from takeback.model.intent import Intent, instant, micros
 from tests.ledger.scribe import Entry
 
 STATEMENTS: dict[str, str] = json.loads(
-    (Path(__file__).parent / "statements_0001.json").read_text()
+    (Path(__file__).parent / "statements_0002.json").read_text()
 )
-WIDTH = 31
+WIDTH = 34
 TOOLS = json.dumps({"send_customer_email": 1})
-LATER_FIELDS = frozenset({"on_behalf_of", "approval_cause", "approval_us", "affected", "saw"})
-LATER_COLUMNS = ("expires_us", "approved_by")
+LATER_FIELDS = frozenset({"lane", "priority", "ordering"})
+SCHEMAS = {"intent.recorded": 2, "intent.approved": 2}
 
 
 def migrate(url: str) -> None:
@@ -41,7 +41,7 @@ def migrate(url: str) -> None:
     engine = create_engine(sqlalchemy_url(url), poolclass=NullPool)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        command.upgrade(config, "0002")
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def connected(url: str) -> Iterator["ReleaseBefore"]:
 
 
 def payload_of(event: Event) -> str:
-    """The payload as schema 1 has it."""
+    """The payload as that release writes it."""
     fields = json.loads(encode(event))
     kept = {name: value for name, value in fields.items() if name not in LATER_FIELDS}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
@@ -79,6 +79,11 @@ class ReleaseBefore:
             restores=event.restores,
             salt=entry.salt,
             tenant=entry.tenant,
+            affected_salt=entry.affected[0] if entry.affected else None,
+            affected=entry.affected[1] if entry.affected else None,
+            former_keys=list(entry.former_keys) or None,
+            former_locks=[key_lock(entry.tenant, key) for key in entry.former_keys] or None,
+            schema=SCHEMAS["intent.recorded"],
         )
         return str(said)
 
@@ -96,7 +101,13 @@ class ReleaseBefore:
             for n, entry in enumerate(entries)
         ]
         tenant = entries[0].tenant
-        rows = self.say("record_many", tenant=tenant, genesis=GENESIS, calls=json.dumps(calls))
+        rows = self.say(
+            "record_many",
+            tenant=tenant,
+            genesis=GENESIS,
+            calls=json.dumps(calls),
+            schema=SCHEMAS["intent.recorded"],
+        )
         return len(rows)
 
     def lock(self, id_: UUID) -> Any:
@@ -106,7 +117,7 @@ class ReleaseBefore:
 
     def lock_due(self) -> list[Any]:
         """What may be claimed, locked."""
-        return self.say("lock_due", tools=TOOLS, limit=10)
+        return self.say("lock_due", tools=TOOLS, limit=10, tenant=None)
 
     def append(self, *changes: tuple[Any, list[Event]]) -> None:
         """Stores events and projections, without bodies."""
@@ -124,7 +135,7 @@ class ReleaseBefore:
 
 def intent_in(row: Any) -> Intent:
     """The intent as that release knows it: what came later it does not read."""
-    return intent_of((*row[:WIDTH], None, None, None))
+    return intent_of((*row[:WIDTH], "", 0, None))
 
 
 def _columns(entry: Entry) -> dict[str, Any]:
@@ -144,6 +155,8 @@ def _columns(entry: Entry) -> dict[str, Any]:
         "not_before_us": event.not_before_us,
         "repeat_of": event.repeat_of,
         "arguments": entry.arguments,
+        "on_behalf_of": event.on_behalf_of,
+        "approval_us": event.approval_us,
     }
 
 
@@ -160,7 +173,7 @@ def _laid_out(row: Any, following: list[Event]) -> tuple[dict[str, Any], list[di
             version=before.version + len(stored) + 1,
             position=place,
             kind=event.KIND,
-            schema=1,
+            schema=SCHEMAS.get(event.KIND, 1),
             at_us=micros(now),
             payload=payload_of(event),
         )
@@ -171,13 +184,12 @@ def _laid_out(row: Any, following: list[Event]) -> tuple[dict[str, Any], list[di
                 "version": before.version + len(stored) + 1,
                 "position": place,
                 "kind": event.KIND,
-                "schema": 1,
+                "schema": SCHEMAS.get(event.KIND, 1),
                 "at_us": micros(now),
                 "payload": payload_of(event),
                 "hash": link.hex(),
             }
         )
     columns = changed_columns(foresee(before, following, now)) | {"head_hash": link.hex()}
-    kept = {name: value for name, value in columns.items() if name not in LATER_COLUMNS}
     was = {"tenant": before.tenant, "id": str(before.id), "was": before.version}
-    return was | kept, stored
+    return was | columns, stored

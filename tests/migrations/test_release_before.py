@@ -93,7 +93,7 @@ def test_an_upgrade_with_data_in_place_changes_nothing_of_it_and_all_of_it_prove
         ids = lives(old, scribe)
         stored = {table: rows(old.tx, table) for table in ("intents", "events", "bodies")}
         assert takeback_migrations.upgrade(before_url) == (
-            "0001",
+            "0002",
             takeback_migrations.latest_revision(),
         )
         assert {table: rows(old.tx, table) for table in stored} == stored
@@ -111,13 +111,13 @@ def test_what_the_release_before_recorded_is_read_approved_carried_out_and_rebui
         asked = intent_of(tx, ids["asked"])
         assert (asked.expires_at, asked.on_behalf_of, asked.approved_by) == (None, None, None)
         (first,) = events_of(tx, ids["asked"])
-        assert first.schema == 1
+        assert first.schema == 2
         event = decode(first.kind, first.schema, first.payload)
         assert isinstance(event, events.Recorded)
-        assert (event.approval_cause, event.approval_us, event.affected) == (None, None, None)
+        assert (event.lane, event.priority, event.ordering) == ("", 0, None)
         approved = apply(tx, scribe, ids["asked"], commands.Approve(by="dana", saw="ef2d127d"))
         assert (approved.state, approved.approved_by) == (State.HELD, "dana")
-        assert [one.schema for one in events_of(tx, ids["asked"])] == [1, 2]
+        assert [one.schema for one in events_of(tx, ids["asked"])] == [2, 2]
         apply(tx, scribe, ids["due"], CLAIM, commands.AskApproval(cause="limit"))
         apply(tx, scribe, ids["claimed"], BEGIN, SUCCEED)
         apply(tx, scribe, ids["executing"], SUCCEED)

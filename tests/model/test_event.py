@@ -24,14 +24,17 @@ from tests.model.history import SITUATIONS, facts, situation
 GOLDEN = Path(__file__).parent / "golden" / "events.jsonl"
 LINES: list[dict[str, Any]] = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 
-ADDED = {
-    ("intent.recorded", 1): ("on_behalf_of", "approval_cause", "approval_us", "affected"),
-    ("intent.approved", 1): ("saw",),
+IN_NO_LANE = {"lane": "", "priority": 0, "ordering": None}
+UNASKED = dict.fromkeys(("on_behalf_of", "approval_cause", "approval_us", "affected"))
+ADDED: dict[tuple[str, int], dict[str, Any]] = {
+    ("intent.recorded", 1): UNASKED | IN_NO_LANE,
+    ("intent.recorded", 2): IN_NO_LANE,
+    ("intent.approved", 1): {"saw": None},
 }
-"""The fields that an event of an earlier schema has today beyond those it was written with."""
+"""What an event of an earlier schema has today beyond what it was written with."""
 
 KINDS = {
-    "intent.recorded": 2,
+    "intent.recorded": 3,
     "intent.window_moved": 1,
     "intent.approval_asked": 1,
     "intent.approved": 2,
@@ -73,6 +76,8 @@ TEXT_FIELDS = {
     "Recorded.on_behalf_of": "identifier of who it is done for",
     "Recorded.approval_cause": "closed word: command.ApprovalCause",
     "Recorded.affected": "digest of a salted body",
+    "Recorded.lane": "identifier, a connector of the catalog",
+    "Recorded.ordering": "digest of a chosen argument",
     "ApprovalAsked.cause": "closed word: command.ApprovalCause",
     "Approved.by": "identifier of who decided",
     "Approved.saw": "digest of what was looked at",
@@ -113,7 +118,8 @@ def line_of(line: dict[str, Any]) -> str:
 def test_an_event_ever_written_is_read_as_it_was_meant(line):
     """What later schemas added to it says that nothing is known, and changes nothing else."""
     read = decode(line["kind"], line["schema"], line["payload"])
-    added = "".join(f", {name}=None" for name in ADDED.get((line["kind"], line["schema"]), ()))
+    later = ADDED.get((line["kind"], line["schema"]), {})
+    added = "".join(f", {name}={value!r}" for name, value in later.items())
     assert repr(read) == line["decoded"].removesuffix(")") + added + ")"
 
 
@@ -408,7 +414,7 @@ def test_a_payload_with_one_field_replaced_gives_an_event_or_says_corrupt(line, 
         event = decode(line["kind"], line["schema"], json.dumps(payload))
     except LedgerCorrupt:
         return
-    added = dict.fromkeys(ADDED.get((line["kind"], line["schema"]), ()))
+    added = ADDED.get((line["kind"], line["schema"]), {})
     assert json.loads(json.dumps(asdict(event))) == payload | added
 
 

@@ -67,9 +67,12 @@ from takeback.declare import (
     FOREVER,
     FULL,
     GATED,
+    HIGH,
     KEYED,
     LOOKUP,
     LOOP,
+    LOW,
+    NORMAL,
     OMIT,
     ONCE,
     PER_RUN,
@@ -101,6 +104,7 @@ from takeback.declare import (
     Money,
     OnDifference,
     OverLimit,
+    Priority,
     Read,
     Remote,
     Repeats,
@@ -195,8 +199,12 @@ EFFECTS: Sequence[Effect] = (
         guard_s=1.0,
         attempt_seconds_max=10.0,
         attempts_max=3,
+        connector="post",
+        order_by="to",
+        priority=HIGH,
     ),
 )
+PRIORITIES: Sequence[Priority] = (LOW, NORMAL, HIGH)
 assert_type(BLIND, Blind)
 assert_type(LOOKUP, Lookup)
 assert_type(KEYED(ttl=hours(1)), Keyed)

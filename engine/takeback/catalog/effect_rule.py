@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, assert_never
 
-from takeback.declare import COMPENSATE, Blind, Keyed, Local, Lookup, Read, Remote, Tool
+from takeback.declare import COMPENSATE, Blind, Keyed, Local, Lookup, Priority, Read, Remote, Tool
 from takeback.declare.effect import OnForbidden
 from takeback.model.handler import Handler
 
 Problem = tuple[str, str]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 LONGEST = timedelta(days=36_525)
 """A century: what is longer leaves the calendar, or what a double counts in microseconds."""
@@ -37,6 +40,7 @@ def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
             yield from _remote(known)
             if known.reversal is COMPENSATE:
                 yield from _needs(handler, "restore", "its reversal is COMPENSATE")
+            yield from _lane(tool, known)
             if isinstance(known.upstream, Lookup):
                 yield from _needs(handler, "find", "its upstream is LOOKUP")
         case _:
@@ -87,6 +91,28 @@ def _times(effect: Remote) -> Iterator[Problem]:
         )
     if effect.attempts_max < 1:
         yield f"its attempts_max is {effect.attempts_max}", "allow at least one attempt"
+
+
+def _lane(tool: Tool, effect: Remote) -> Iterator[Problem]:
+    connector: Any = effect.connector
+    if connector is not None and not _is_name(connector):
+        yield (
+            f"its connector is {connector!r}, expected a name such as 'stripe'",
+            "name it in lower case, or leave it out",
+        )
+    names = tool.arguments.model_fields
+    if effect.order_by is not None and effect.order_by not in names:
+        yield (
+            f"it is ordered by {effect.order_by!r}, which is no argument of it",
+            f"name one of {', '.join(names)}",
+        )
+    priority: Any = effect.priority
+    if not isinstance(priority, Priority):
+        yield f"its priority is {priority!r}", "write priority=HIGH, NORMAL or LOW"
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def _needs(handler: Handler | None, face: str, why: str) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from takeback.model.arguments import Arguments, validate
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
-from takeback.model.key import IdempotencyKey, canonical_bytes, derive_key
+from takeback.model.key import IdempotencyKey, canonical_bytes, derive_key, derive_ordering
 from takeback.model.policy import Proposal
 from takeback.model.ref import ENTROPY_BYTES, make_ref, normalise
 from takeback.model.violation import Repair, Violation, shown
@@ -338,6 +338,7 @@ def _command(
     digest: str,
 ) -> commands.Record:
     effect = tool.effect
+    remote = effect if isinstance(effect, Remote) else None
     person = asked if isinstance(asked, PersonFirst) else None
     return commands.Record(
         ref=make_ref(tool.name, context.entropy(ENTROPY_BYTES)),
@@ -349,11 +350,34 @@ def _command(
         run=proposal.run,
         principal=proposal.principal,
         arguments=digest,
-        window=effect.window if isinstance(effect, Remote) else timedelta(0),
+        window=remote.window if remote is not None else timedelta(0),
         not_before=not_before.astimezone(UTC) if not_before is not None else None,
         needs_approval=person is not None,
         repeat_of=proposal.repeat_of,
         on_behalf_of=proposal.on_behalf_of,
         approval_cause=person.cause if person is not None else "row",
         approval_for=person.stays_open if person is not None else None,
+        lane=(remote.connector or "") if remote is not None else "",
+        priority=int(remote.priority) if remote is not None else 0,
+        ordering=_ordering(context, tool, remote, proposal.arguments),
+    )
+
+
+def _ordering(
+    context: Context, tool: Tool, remote: Remote | None, arguments: Mapping[str, Any]
+) -> str | None:
+    """What stands for all that is carried out one at a time with this call; None: it need not be.
+
+    Like a key it holds nothing that can be read or, with a key secret, guessed.
+    """
+    if remote is None or remote.order_by is None:
+        return None
+    value = arguments.get(remote.order_by)
+    if value is None:
+        return None
+    return derive_ordering(
+        tenant=context.tenant,
+        among=remote.connector or tool.name,
+        value=value,
+        secret=context.key_secret,
     )

@@ -31,7 +31,7 @@ from takeback.client.request import Terms, prepare
 from takeback.client.restorable import require_no_drift, require_restorable
 from takeback.client.restore_tool import RESTORE, restore_arguments
 from takeback.client.wish import Wish, ref_of, wish_for
-from takeback.declare import Local
+from takeback.declare import HIGH, Local
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.reading import Entry, read
@@ -317,6 +317,9 @@ def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
         principal=ask.wish.principal,
         arguments=body_digest(salt, arguments.body),
         restores=str(original.id),
+        lane=original.lane if effect == "remote" else "",
+        priority=int(HIGH) if effect == "remote" else 0,
+        ordering=original.ordering if effect == "remote" else None,
     )
     event = decide_recording(command)
     recording = record(tx, context.tenant, event, arguments=arguments.body, salt=salt)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 def seconds(count: float) -> timedelta:
@@ -130,6 +130,19 @@ class Local:
     quiet: timedelta = timedelta(minutes=10)
 
 
+class Priority(IntEnum):
+    """What is carried out first of all that is due."""
+
+    LOW = -1
+    NORMAL = 0
+    HIGH = 1
+
+
+LOW = Priority.LOW
+NORMAL = Priority.NORMAL
+HIGH = Priority.HIGH
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
     """Leaves the database: held for ``window``, then carried out by a worker.
@@ -140,6 +153,11 @@ class Remote:
     by a hair. ``attempt_seconds_max`` bounds one attempt; it must be shorter than a lease, unless
     ``renew_lease`` is said: then a worker renews the lease while the attempt runs, up to that time.
     ``attempts_max`` bounds attempts that provably did nothing.
+
+    ``connector`` names the way to a provider that several tools share. Of equal values of the
+    argument ``order_by`` one is carried out at a time, in the order of their calls, among the tools
+    of a connector that say so; without a connector, among the calls of the tool. ``priority`` is
+    what goes first when much is due.
     """
 
     window: timedelta = timedelta(0)
@@ -149,6 +167,9 @@ class Remote:
     attempt_seconds_max: float = 20.0
     attempts_max: int = 8
     renew_lease: bool = False
+    connector: str | None = None
+    order_by: str | None = None
+    priority: Priority = NORMAL
 
 
 Effect = Read | Local | Remote

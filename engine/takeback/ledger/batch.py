@@ -29,12 +29,13 @@ RECORD_MANY = Statement(
 WITH fresh AS MATERIALIZED (
     SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.run,
            w.principal, w.state, w.window_us, w.not_before_us, w.after, w.repeat_of, w.payload,
-           w.salt, w.arguments, w.on_behalf_of, w.approval_us
+           w.salt, w.arguments, w.on_behalf_of, w.approval_us, w.lane, w.priority, w.ordering
     FROM json_to_recordset(CAST(:calls AS json)) AS w (
         ordinal int, ref text, tool text, tool_version int, effect text, key text,
         key_lock bigint, run text, principal text, state text, window_us bigint,
         not_before_us bigint, after text[], repeat_of text, payload text, salt text,
-        arguments text, on_behalf_of text, approval_us bigint)
+        arguments text, on_behalf_of text, approval_us bigint, lane text, priority smallint,
+        ordering text)
     LEFT JOIN LATERAL (SELECT true AS there FROM takeback.intents AS i
                        WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key
                        LIMIT 1) AS twin ON true
@@ -42,7 +43,7 @@ WITH fresh AS MATERIALIZED (
 ), opened AS MATERIALIZED (
     SELECT f.ordinal, f.ref, f.tool, f.tool_version, f.effect, f.key, f.run, f.principal, f.state,
            f.window_us, f.not_before_us, f.after, f.repeat_of, f.payload, f.salt, f.arguments,
-           f.on_behalf_of, f.approval_us
+           f.on_behalf_of, f.approval_us, f.lane, f.priority, f.ordering
     FROM fresh AS f
     WHERE CASE WHEN NOT pg_try_advisory_xact_lock(f.key_lock) THEN false
                WHEN pg_relation_size('takeback.former_keys') = 0 THEN true
@@ -68,14 +69,15 @@ WITH fresh AS MATERIALIZED (
     INSERT INTO takeback.intents
         (tenant, id, ref, tool, tool_version, effect, key, generation, run, principal, state,
          version, recorded_at, window_us, not_before, after, due_at, repeat_of, head_hash,
-         on_behalf_of, expires_at)
+         on_behalf_of, expires_at, lane, priority, ordering)
     SELECT CAST(:tenant AS text), l.id, l.ref, l.tool, l.tool_version, l.effect, l.key, 0, l.run,
            l.principal, l.state, 1, l.at, l.window_us, l.not_before, l.after,
            CASE WHEN l.state IN ('held', 'due') THEN
                greatest(l.at + l.window_us * interval '1 microsecond', l.not_before) END,
            l.repeat_of, l.hash, l.on_behalf_of,
            CASE WHEN l.state = 'awaiting_approval' THEN
-               l.at + l.approval_us * interval '1 microsecond' END
+               l.at + l.approval_us * interval '1 microsecond' END,
+           l.lane, l.priority, l.ordering
     FROM linked AS l
     ON CONFLICT DO NOTHING
     RETURNING id
@@ -146,4 +148,7 @@ def _wanted(tenant: str, ordinal: int, call: Recordable) -> dict[str, object]:
         "arguments": call.arguments,
         "on_behalf_of": event.on_behalf_of,
         "approval_us": event.approval_us,
+        "lane": event.lane,
+        "priority": event.priority,
+        "ordering": event.ordering,
     }

@@ -17,10 +17,11 @@ COLUMNS = """
     takeback.micros(i.lease_until), i.affected_count, CAST(i.restores AS text), i.repeat_of,
     i.restored_via, i.taken_back_by, takeback.micros(i.settled_at), i.last_word, i.contradicted,
     i.head_hash, i.after, i.attempts_unknown, takeback.micros(i.begin_before), i.on_behalf_of,
-    takeback.micros(i.expires_at), i.approved_by"""
+    takeback.micros(i.expires_at), i.approved_by, i.lane, i.priority,
+    i.ordering"""
 """Instants travel as microseconds, so that no DateStyle or TimeZone of a session matters."""
 
-WIDTH = 34
+WIDTH = 37
 
 STORED_COLUMNS = ", ".join(f"i.{name}" for name in re.findall(r"i\.(\w+)", COLUMNS))
 """The same columns as they are stored, for a statement that reads them through a CTE named i."""
@@ -63,6 +64,9 @@ def intent_of(row: Row) -> Intent:
         on_behalf_of=row[31],
         expires_at=_instant(row[32]),
         approved_by=row[33],
+        lane=row[34],
+        priority=row[35],
+        ordering=row[36],
     )
 
 

@@ -53,7 +53,8 @@ SELECT takeback.record(
     CAST(:repeat_of AS text), CAST(:payload AS text), CAST(:salt AS bytea),
     CAST(:arguments AS text), CAST(:on_behalf_of AS text), CAST(:approval_us AS bigint),
     CAST(:affected_salt AS bytea), CAST(:affected AS text), CAST(:former_keys AS text[]),
-    CAST(:former_locks AS bigint[]), CAST(:schema AS int))
+    CAST(:former_locks AS bigint[]), CAST(:schema AS int),
+    CAST(:lane AS text), CAST(:priority AS smallint), CAST(:ordering AS text))
 """),
 )
 
@@ -122,6 +123,9 @@ def record(
             "former_keys": list(former_keys) or None,
             "former_locks": [key_lock(tenant, key) for key in former_keys] or None,
             "schema": event.SCHEMA,
+            "lane": event.lane,
+            "priority": event.priority,
+            "ordering": event.ordering,
         },
     )
     return _understood(said)

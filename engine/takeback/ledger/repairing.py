@@ -68,7 +68,7 @@ SET ref = n.ref, tool = n.tool, tool_version = n.tool_version, effect = n.effect
     contradicted = n.contradicted, head_hash = decode(n.head_hash, 'hex'), after = n.after,
     attempts_unknown = n.attempts_unknown, begin_before = takeback.instant(n.begin_before_us),
     on_behalf_of = n.on_behalf_of, expires_at = takeback.instant(n.expires_us),
-    approved_by = n.approved_by
+    approved_by = n.approved_by, lane = n.lane, priority = n.priority, ordering = n.ordering
 FROM json_to_record(CAST(:row AS json)) AS n (
     ref text, tool text, tool_version int, effect text, key text, generation int, run text,
     principal text, state text, version int, recorded_us bigint, window_us bigint,
@@ -76,7 +76,7 @@ FROM json_to_record(CAST(:row AS json)) AS n (
     affected_count bigint, restores uuid, repeat_of text, restored_via text, taken_back_by text,
     settled_us bigint, last_word text, contradicted boolean, head_hash text, after text[],
     attempts_unknown int[], begin_before_us bigint, on_behalf_of text, expires_us bigint,
-    approved_by text)
+    approved_by text, lane text, priority smallint, ordering text)
 WHERE i.tenant = CAST(:tenant AS text) AND i.id = CAST(:id AS uuid)
 """),
 )
@@ -120,4 +120,7 @@ def _fixed_columns(intent: Intent) -> dict[str, Any]:
         "repeat_of": intent.repeat_of,
         "after": list(intent.after),
         "on_behalf_of": intent.on_behalf_of,
+        "lane": intent.lane,
+        "priority": intent.priority,
+        "ordering": intent.ordering,
     }

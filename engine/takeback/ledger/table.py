@@ -19,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     Sequence,
+    SmallInteger,
     Table,
     Text,
     text,
@@ -97,6 +98,9 @@ INTENTS = Table(
     Column("expires_at", _INSTANT),
     Column("approved_by", _WORD),
     Column("ask_at", _INSTANT),
+    Column("lane", _WORD, nullable=False, server_default=text("''")),
+    Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+    Column("ordering", _WORD),
     PrimaryKeyConstraint("tenant", "id", name="intents_pkey"),
     CheckConstraint(
         "state NOT IN ('held', 'due') OR due_at IS NOT NULL",
@@ -122,6 +126,23 @@ INTENTS = Table(
         postgresql_where=text("key IS NOT NULL"),
     ),
     Index("intents_due", "due_at", postgresql_where=text("state IN ('held', 'due')")),
+    Index(
+        "intents_lane",
+        "lane",
+        "priority",
+        "due_at",
+        postgresql_where=text("state IN ('held', 'due')"),
+    ),
+    Index(
+        "intents_ordering",
+        "tenant",
+        "ordering",
+        "id",
+        postgresql_where=text(
+            "ordering IS NOT NULL AND state IN "
+            "('waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt')"
+        ),
+    ),
     Index(
         "intents_lease", "lease_until", postgresql_where=text("state IN ('claimed', 'executing')")
     ),

@@ -37,7 +37,8 @@ class Record:
 
     ``restores`` is the id of the intent that it takes back; ``after`` and ``repeat_of`` are refs.
     Where it ``needs_approval``, ``approval_for`` is how long a person has (None: for ever), and
-    ``affected`` the digest of what it was foreseen to affect.
+    ``affected`` the digest of what it was foreseen to affect. It goes through ``lane`` (empty: none
+    of a connector), with ``priority``, and one at a time of equal ``ordering``.
     """
 
     ref: str
@@ -59,6 +60,9 @@ class Record:
     approval_cause: ApprovalCause = "row"
     approval_for: timedelta | None = None
     affected: str | None = None
+    lane: str = ""
+    priority: int = 0
+    ordering: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,9 @@ def record(command: commands.Record) -> events.Recorded:
         approval_cause=command.approval_cause if command.needs_approval else None,
         approval_us=_span_us(command.approval_for) if command.needs_approval else None,
         affected=command.affected if command.needs_approval else None,
+        lane=command.lane,
+        priority=command.priority,
+        ordering=command.ordering,
     )
 
 

@@ -47,11 +47,13 @@ class Recorded(Event):
 
     ``restores`` is the id of the intent that this one takes back, ``after`` holds refs. Where a
     person has to decide first, ``approval_cause`` says why, ``approval_us`` is how long they have
-    (None: for ever), and ``affected`` is the digest of what it was foreseen to affect.
+    (None: for ever), and ``affected`` is the digest of what it was foreseen to affect. ``lane`` is
+    the connector that it goes through (empty: none), ``priority`` is higher for what goes first,
+    and of equal ``ordering`` one is carried out at a time.
     """
 
     KIND = "intent.recorded"
-    SCHEMA = 2
+    SCHEMA = 3
 
     ref: str
     tool: str
@@ -72,6 +74,9 @@ class Recorded(Event):
     approval_cause: str | None = None
     approval_us: int | None = None
     affected: str | None = None
+    lane: str = ""
+    priority: int = 0
+    ordering: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,18 +377,21 @@ _FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in EVE
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _with_nulls(fields: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The fields, and of those that a later schema added that nothing is known."""
-    if not fields.keys().isdisjoint(names):
+_UNASKED = dict.fromkeys(("on_behalf_of", "approval_cause", "approval_us", "affected"))
+_IN_NO_LANE: Mapping[str, Any] = {"lane": "", "priority": 0, "ordering": None}
+
+
+def _with(fields: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, and what those that a later schema added mean where nothing was known of them."""
+    if not fields.keys().isdisjoint(added):
         raise ValueError("a field of a later schema")
-    return fields | dict.fromkeys(names)
+    return {**fields, **added}
 
 
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
-    ("intent.recorded", 1): lambda fields: _with_nulls(
-        fields, "on_behalf_of", "approval_cause", "approval_us", "affected"
-    ),
-    ("intent.approved", 1): lambda fields: _with_nulls(fields, "saw"),
+    ("intent.recorded", 1): lambda fields: _with(fields, _UNASKED),
+    ("intent.recorded", 2): lambda fields: _with(fields, _IN_NO_LANE),
+    ("intent.approved", 1): lambda fields: _with(fields, {"saw": None}),
 }
 """(kind, schema) -> the payload of the next schema."""
 

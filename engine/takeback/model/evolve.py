@@ -118,6 +118,9 @@ def _recorded(fact: Fact, event: events.Recorded) -> Intent:
         head_hash=fact.hash,
         on_behalf_of=event.on_behalf_of,
         expires_at=_expires_at(state, fact.at, event.approval_us),
+        lane=event.lane,
+        priority=event.priority,
+        ordering=event.ordering,
     )
 
 

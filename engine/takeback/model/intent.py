@@ -119,7 +119,8 @@ class Intent:
     a repeat safe. ``contradicted`` means that a late answer denies what was decided, and that no
     person has decided since. ``expires_at`` is when a request for approval lapses, None where no
     person is asked or the request stands for ever; ``approved_by`` is who said yes to what was
-    asked last.
+    asked last. ``lane`` is the connector that it goes through, empty where it is none of one; of
+    equal ``ordering`` one is carried out at a time, in the order of their ids.
     """
 
     tenant: str
@@ -156,6 +157,9 @@ class Intent:
     on_behalf_of: str | None = None
     expires_at: datetime | None = None
     approved_by: str | None = None
+    lane: str = ""
+    priority: int = 0
+    ordering: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,8 @@ IdempotencyKey = NewType("IdempotencyKey", str)
 # SHA-256 and HMAC-SHA-256 over the document above; a later form of it gets the next number.
 _PLAIN = "k1:"
 _KEYED = "k1h:"
+_ORDERED = "o1:"
+_ORDERED_KEYED = "o1h:"
 
 # Where nothing but ASCII keys, text and whole numbers occurs, these are the bytes of RFC 8785, at
 # a quarter of the time; a property test compares the two.
@@ -97,6 +99,19 @@ def derive_key(
     if secret is not None:
         return IdempotencyKey(_KEYED + hmac.digest(secret, document, "sha256").hex())
     return IdempotencyKey(_PLAIN + hashlib.sha256(document).hexdigest())
+
+
+def derive_ordering(*, tenant: str, among: str, value: Any, secret: bytes | None = None) -> str:
+    """What stands for all calls ``among`` a connector's or a tool's that have this ``value``.
+
+    >>> ordering = derive_ordering(tenant="t", among="stripe", value="C-1")
+    >>> ordering[:11], len(ordering)
+    ('o1:de3a5c58', 67)
+    """
+    document = canonical_bytes({"among": among, "ordering": value, "tenant": tenant})
+    if secret is not None:
+        return _ORDERED_KEYED + hmac.digest(secret, document, "sha256").hex()
+    return _ORDERED + hashlib.sha256(document).hexdigest()
 
 
 def _subset(tool: str, recipe: Key, arguments: Mapping[str, Any]) -> dict[str, Any]:
