@@ -144,6 +144,20 @@ class _Loading:
         return str(path.relative_to(self._directory) if self._directory in path.parents else path)
 
 
+def workers(module: str) -> Any:
+    """A module of the workers' package, which the extra ``dramatiq`` is for.
+
+    The library knows it by name only. Raises InvalidSettings where the extra is not installed.
+    """
+    try:
+        return import_module(f"takeback_workers.{module}")
+    except ModuleNotFoundError as problem:
+        raise InvalidSettings(
+            f"a broker wants the package {problem.name!r}, which is not installed; "
+            'next: pip install "takeback[dramatiq]"'
+        ) from problem
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
     """What a worker's process has done.

@@ -28,6 +28,7 @@ VERBS = [
     "freeze",
     "thaw",
     "worker",
+    "ticker",
     "verify",
     "rebuild",
     "events",

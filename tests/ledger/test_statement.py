@@ -150,6 +150,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "snapshots": {"tenants": [TENANT], "ids": [ID]},
     "thaw": {"tenant": None, "tool": "a", "run": None, "reason": "why", "by": "dana"},
     "try_scopes": {"locks": [-7]},
+    "waiting": {"tools": TOOLS, "limit": 100, "tenant": None},
     "walk_bodies": {
         "tenant": TENANT,
         "id": ID,
@@ -340,7 +341,7 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["lock_due", "lock_expired", "lock_lapsed", "read_log", "list", "list_run"]
+    "name", ["lock_due", "lock_expired", "lock_lapsed", "read_log", "list", "list_run", "waiting"]
 )
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
     plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan")

@@ -44,7 +44,7 @@ class Examination:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     limits: list[tuple[str, str]] = field(default_factory=list)
-    away: bool = False
+    away: str | None = None
 
 
 def doctor(
@@ -63,6 +63,7 @@ def doctor(
     usable = _settings(door, found, show_secrets=show_secrets)
     app = _app(door, found, usable)
     _database(app, found, show_secrets=show_secrets)
+    _broker(usable, found, show_secrets=show_secrets)
     if len(app.registry):
         _limits(app, found)
     return _told(door, found)
@@ -87,8 +88,6 @@ def _settings(door: Door, found: Examination, *, show_secrets: bool) -> Settings
             found.problems.append(one.problem)
         else:
             usable[one.name], sources[one.name] = one.value, source
-        if one.name == "broker_url" and one.value is not None:
-            found.notes.append("broker_url is set, and this release has embedded workers only")
     found.document["settings"] = listed
     return settings.Settings(**usable, sources=sources)
 
@@ -154,7 +153,8 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
         reason = reason_of(problem)
         database["problem"] = f"{problem}: {reason}" if reason else str(problem)
         found.problems.append(f"database: {database['problem']}")
-        found.away = of_error(problem).exit == UNAVAILABLE
+        if of_error(problem).exit == UNAVAILABLE:
+            found.away = "database_unavailable"
         return
     database["version"] = health.server_version
     _server(health, found, here=(before + after) / 2)
@@ -314,6 +314,34 @@ def _keys(app: Takeback, found: Examination, *, is_current: bool) -> None:
         )
 
 
+def _broker(usable: Settings, found: Examination, *, show_secrets: bool) -> None:
+    """Whether the broker answers, and how many wake-ups wait in each queue."""
+    from takeback.model.errors import TakebackError
+    from takeback.process import workers
+    from takeback.settings import masked
+
+    found.document["broker"] = None
+    url = usable.broker_url
+    if url is None:
+        return
+    document: dict[str, Any] = {
+        "url": url if show_secrets else masked(url),
+        "source": usable.sources.get("broker_url"),
+        "queues": None,
+        "problem": None,
+    }
+    found.document["broker"] = document
+    try:
+        lengths = workers("broker").queue_lengths(url, usable.tenant)
+        document["queues"] = {one.value: length for one, length in lengths.items()}
+    except TakebackError as problem:
+        reason = reason_of(problem)
+        document["problem"] = f"{problem}: {reason}" if reason else str(problem)
+        found.problems.append(f"broker: {document['problem']}")
+        if found.away is None and of_error(problem).exit == UNAVAILABLE:
+            found.away = problem.code
+
+
 def _limits(app: Takeback, found: Examination) -> None:
     from takeback.dispatch.pace import Pace, check_pace
     from takeback.model.errors import InvalidSettings
@@ -332,7 +360,7 @@ def _told(door: Door, found: Examination) -> int:
     else:
         failure = Failure(
             exit=exit_,
-            code="database_unavailable" if found.away else "failed_check",
+            code=found.away or "failed_check",
             class_="transient" if found.away else "terminal",
             message="; ".join(found.problems),
             beside=found.document,
@@ -357,6 +385,8 @@ def _page(door: Door, found: Examination) -> list[str]:
     ]
     lines += columns(door.voice, ("  name", "from", "value"), rows)
     lines += _database_lines(document)
+    if document["broker"] is not None:
+        lines += ["", "broker", *_broker_lines(document["broker"])]
     if document["queue"] is not None:
         lines += ["", "queue", *_queue_lines(document["queue"])]
     if document["app"]["name"] is not None:
@@ -390,6 +420,14 @@ def _database_lines(document: Mapping[str, Any]) -> list[str]:
         ahead = document["clock"]["database_ahead_seconds"]
         lines.append(labelled("clock", f"{ahead:+.3f} s against this machine"))
     return lines
+
+
+def _broker_lines(broker: Mapping[str, Any]) -> list[str]:
+    lines = [labelled("url", f"{broker['url']} (from {broker['source']})")]
+    if broker["queues"] is None:
+        return lines
+    waiting = ", ".join(f"{length} {name}" for name, length in broker["queues"].items() if length)
+    return [*lines, labelled("wake-ups", waiting or "none waits")]
 
 
 def _queue_lines(queue: Mapping[str, Any]) -> list[str]:

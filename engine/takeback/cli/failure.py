@@ -102,6 +102,7 @@ _EXITS = {
     "invalid_catalog": USAGE,
     "no_such_ref": NO_SUCH_REF,
     "database_unavailable": UNAVAILABLE,
+    "broker_unavailable": UNAVAILABLE,
 }
 
 

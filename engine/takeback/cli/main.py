@@ -45,7 +45,7 @@ verbs = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done, 1 refused or failed check, 2 usage, 3 no such ref, "
-    "4 database unavailable.",
+    "4 database or broker unavailable.",
 )
 catalog = typer.Typer(rich_markup_mode=None, subcommand_metavar="VERB [ARGS]...")
 
@@ -115,6 +115,9 @@ verbs.command(
 )(deciding.deny)
 verbs.command("worker", epilog=_example("takeback worker", "takeback worker --drain"))(
     working.worker
+)
+verbs.command("ticker", epilog=_example("takeback ticker", "takeback ticker --stand-in"))(
+    working.ticker
 )
 verbs.command(
     "freeze",

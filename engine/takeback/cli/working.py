@@ -1,4 +1,4 @@
-"""``worker`` and ``up``: processes that stay."""
+"""``worker``, ``ticker`` and ``up``: processes that stay."""
 
 from __future__ import annotations
 
@@ -49,6 +49,36 @@ def worker(
     door = door_of(context)
     worked = process.work(door.app(), drain=drain, concurrency=concurrency, all_tenants=all_tenants)
     return _ended(door, worked)
+
+
+def ticker(
+    context: typer.Context,
+    stand_in: Annotated[
+        bool,
+        typer.Option("--stand-in", help="Carry out what is due while the broker is away."),
+    ] = False,
+) -> int:
+    """Wake the workers of a broker for whatever falls due.
+
+    They are started with `dramatiq takeback_workers.actors`. Any number of tickers may run.
+    SIGTERM or Ctrl-C end one within ten seconds, a second one at once. A database or a broker
+    that goes away is waited for, and calls are recorded meanwhile. The log is on stderr.
+    """
+    from takeback import process
+
+    door = door_of(context)
+    ticked = process.workers("ticker").tick(door.app(), stand_in=stand_in)
+    counts = {
+        "published": ticked.published,
+        "taken_over": ticked.taken_over,
+        "performed": ticked.performed,
+    }
+    if door.voice.json_wanted:
+        door.voice.document({"status": "done", **counts})
+    else:
+        stood_in = f", carried out {ticked.performed} itself" if ticked.performed else ""
+        door.voice.line(f"published {ticked.published}, taken over {ticked.taken_over}{stood_in}")
+    return DONE
 
 
 def up(context: typer.Context, concurrency: Concurrency = None) -> int:

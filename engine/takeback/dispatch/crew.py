@@ -90,6 +90,12 @@ class Crew:
         return len(self._open)
 
     @property
+    def at_work(self) -> set[Identity]:
+        """Whose attempts run, wait for a thread, or have an outcome that is not written yet."""
+        running = {identity(work.intent) for work, _ in self._pending.values()}
+        return running | {identity(one.work.intent) for one in self._open}
+
+    @property
     def abandoned(self) -> int:
         """Threads that are still busy with an attempt that was given up."""
         return sum(not future.done() for future in self._late)

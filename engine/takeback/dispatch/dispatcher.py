@@ -20,7 +20,15 @@ from takeback.declare import APPROVE, Read
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
-from takeback.ledger.locking import Agenda, Taken, agenda, lock_due, lock_wanted
+from takeback.ledger.locking import (
+    Agenda,
+    Taken,
+    Waiting,
+    agenda,
+    lock_due,
+    lock_wanted,
+    waiting,
+)
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
@@ -81,6 +89,11 @@ class Dispatcher:
         """When there is something to do next."""
         with self.context.database.statements() as tx:
             return agenda(tx, self._tools, tenant=self.tenant)
+
+    def waiting(self, limit: int) -> Waiting:
+        """What there is to be claimed now, for whoever wakes others."""
+        with self.context.database.statements() as tx:
+            return waiting(tx, self._tools, limit, tenant=self.tenant)
 
     @property
     def tenant(self) -> str | None:

@@ -189,6 +189,29 @@ SELECT takeback.micros(takeback.now()),
 )
 
 
+WAITING = Statement(
+    name="waiting",
+    sentence="Lists a batch of what may be claimed now, and how long until the next falls due.",
+    index="intents_due",
+    lock="none",
+    text=text(f"""
+WITH {_STOPPED},
+due AS (
+    SELECT i.tenant, i.id, i.version FROM takeback.intents AS i WHERE {_IS_CLAIMABLE}
+    ORDER BY i.due_at LIMIT CAST(:limit AS int)),
+later AS (
+    SELECT i.due_at FROM takeback.intents AS i
+    WHERE i.state IN ('held', 'due') AND i.due_at > (SELECT takeback.now())
+      AND {_OF_TENANT} AND {_RUNNABLE} AND {_IS_RUNNING}
+    ORDER BY i.due_at LIMIT 1)
+SELECT d.tenant, CAST(d.id AS text), d.version, CAST(NULL AS bigint) FROM due AS d
+UNION ALL
+SELECT NULL, NULL, NULL, takeback.micros(l.due_at) - takeback.micros(takeback.now())
+FROM later AS l
+"""),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """An intent whose row is locked, the database's clock, and its places in the log.
@@ -216,6 +239,23 @@ class Agenda:
         """How long until there is something to sweep: what nobody does in time, or holds on to."""
         spans = [one for one in (self.lease_over_in, self.request_over_in) if one is not None]
         return min(spans, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An intent that may be claimed now, as far as a look can tell; it has this version."""
+
+    tenant: str
+    id: UUID
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits to be claimed, the longest due first, and how long until the next joins it."""
+
+    due: Sequence[Due]
+    next_in: timedelta | None
 
 
 def lock(tx: Tx, tenant: str, ids: Sequence[UUID]) -> list[Taken]:
@@ -286,6 +326,14 @@ def agenda(tx: Tx, tools: Mapping[str, int], *, tenant: str | None = None) -> Ag
         lease_over_in=_until(now_us, lease_us),
         request_over_in=_until(now_us, request_us),
     )
+
+
+def waiting(tx: Tx, tools: Mapping[str, int], limit: int, *, tenant: str | None) -> Waiting:
+    """At most ``limit`` of what ``lock_due`` would take now; nothing is locked."""
+    rows = tx.rows(WAITING, {"tools": json.dumps(dict(tools)), "limit": limit, "tenant": tenant})
+    due = [Due(row[0], UUID(row[1]), row[2]) for row in rows if row[0] is not None]
+    spans = [timedelta(microseconds=row[3]) for row in rows if row[0] is None]
+    return Waiting(due=due, next_in=min(spans, default=None))
 
 
 def _until(now_us: int, then_us: int | None) -> timedelta | None:

@@ -303,6 +303,15 @@ _RAISED = (
         advice="roll back; what failed is in `__cause__`",
     ),
     Code(
+        name="broker_unavailable",
+        class_=Class.TRANSIENT,
+        repeat_can_succeed=True,
+        where=(Where.RAISED, Where.COMMAND_LINE),
+        meaning="the broker that wakes workers can't be reached. Calls are recorded all the same, "
+        "and `takeback worker` carries them out without it",
+        advice="see that the broker runs and that `broker_url` names it",
+    ),
+    Code(
         name="ledger_corrupt",
         class_=Class.TERMINAL,
         where=(Where.RAISED, Where.COMMAND_LINE),

@@ -29,6 +29,7 @@
     │   ├── DatabaseUnavailable   the ledger's database can't be reached
     │   │   ├── CommitUnknown     the answer to a commit of ours was lost
     │   │   └── LedgerClosed      it has no ledger, or this role may not use it: an operator acts
+    │   ├── BrokerUnavailable     the broker that wakes workers can't be reached
     │   ├── EmbeddedUnavailable   the embedded Postgres can't be started, with the reason
     │   ├── InProgress            an equal call is still uncommitted in another transaction
     │   └── RetryTransaction      the caller's transaction is lost and must run again as a whole
@@ -289,6 +290,12 @@ class EmbeddedUnavailable(Unavailable):
     """The embedded Postgres can't be started; the message says why and what to do."""
 
     code = "database_unavailable"
+
+
+class BrokerUnavailable(Unavailable):
+    """The broker that wakes workers can't be reached; the ledger goes on without it."""
+
+    code = "broker_unavailable"
 
 
 class InProgress(Unavailable):

@@ -1,0 +1,52 @@
+"""The workers of a broker, as a program: ``dramatiq takeback_workers.actors``.
+
+An actor for each priority. It is handed the tenant and the id of an intent that may be due, and
+waits until there is nothing more to do for it in this process: the ledger decides who claims it,
+and the engine of ``takeback worker`` carries it out. Importing this module reads the settings,
+loads the app and names the broker to dramatiq, which is what dramatiq wants of a program.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import dramatiq
+
+from takeback import log
+from takeback.log import logger
+from takeback.model.errors import InvalidSettings
+from takeback_workers import load_app
+from takeback_workers.broker import NO_BROKER, open_broker
+from takeback_workers.shift import Shift, Tally, pass_on
+from takeback_workers.wake_up import Priority, actor_of, named_by, queue_of, wake_up
+
+
+def wake(priority: Priority, tenant: str, intent_id: str) -> None:
+    """Carries out the intent, if it may be claimed now; returns when nothing more is to be done."""
+    wanted = named_by((tenant, intent_id))
+    if wanted is None or tenant != app.settings.tenant:
+        logger.error("no_wake_up", queue=queue_of(app.settings.tenant, priority), dropped=tenant)
+        return
+    if not shift.carry_out(wanted):
+        pass_on(broker, wake_up(*wanted, priority))
+
+
+app = load_app()
+if app.settings.broker_url is None:
+    raise InvalidSettings(NO_BROKER)
+log.configure(app.settings.log)
+# One log: what dramatiq has to say is said as we say it.
+logging.getLogger("dramatiq").handlers = logging.getLogger("takeback").handlers
+logging.getLogger("dramatiq").propagate = False
+
+shift = Shift(app)
+broker = open_broker(app.settings.broker_url, [shift, Tally(shift, app.context.monotonic)])
+dramatiq.set_broker(broker)
+for one in Priority:
+    dramatiq.actor(
+        broker=broker,
+        actor_name=actor_of(one),
+        queue_name=queue_of(app.settings.tenant, one),
+        priority=one.rank,
+    )(partial(wake, one))

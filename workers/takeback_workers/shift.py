@@ -1,0 +1,147 @@
+"""What a process of dramatiq's does beside handing messages on: begins work, counts it, and stops.
+
+Middleware of our own in place of dramatiq's: its time limits and shutdown raise exceptions inside
+of threads, its retries would be a second owner of what the ledger decides, and its exporter opens a
+port to everybody.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from dramatiq import Broker, Message
+from dramatiq.broker import MessageProxy
+from dramatiq.middleware import Middleware
+
+from takeback import Takeback
+from takeback.dispatch.pace import Pace
+from takeback.dispatch.responder import Responder
+from takeback.dispatch.work import Identity
+from takeback.log import logger
+from takeback.model.errors import BrokerUnavailable
+from takeback_workers.broker import translated
+
+STOP_SECONDS_MAX = 6.0
+"""How long a stop waits for attempts: dramatiq needs seconds of its own to notice and to leave."""
+
+LEAVE_SECONDS = 2.0
+TALLY_SECONDS = 60.0
+"""How often the log is told what was done, while there is something to tell."""
+
+
+class Shift(Middleware):
+    """Carries out what this process is woken for, from the start of its worker to the end."""
+
+    def __init__(self, app: Takeback) -> None:
+        self._app = app
+        self._responder: Responder | None = None
+        self._thread: threading.Thread | None = None
+        self._has_failed = False
+
+    def carry_out(self, wanted: Identity) -> bool:
+        """As ``Responder.carry_out``; False before the shift and after it."""
+        return self._responder is not None and self._responder.carry_out(wanted)
+
+    @property
+    def claimed(self) -> int:
+        """How many intents were claimed so far."""
+        return self._responder.claimed if self._responder else 0
+
+    def after_worker_boot(self, broker: Broker, worker: Any) -> None:
+        """As many attempts beside each other as dramatiq has threads that wait for them."""
+        pace = Pace(lease=timedelta(seconds=self._app.settings.lease_seconds))
+        pace = replace(pace, concurrency=worker.worker_threads, stop_seconds_max=STOP_SECONDS_MAX)
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        context = self._app.context
+        self._responder = Responder(context, pace, name=name, monotonic=context.monotonic)
+        self._thread = threading.Thread(target=self._run, name="takeback-responder", daemon=True)
+        self._thread.start()
+        logger.info("actors_started", worker=name, concurrency=pace.concurrency)
+
+    def before_worker_shutdown(self, broker: Broker, worker: Any) -> None:
+        """Nothing more is begun; what runs is finished or handed back."""
+        if self._responder is not None:
+            self._responder.stop()
+
+    def after_worker_shutdown(self, broker: Broker, worker: Any) -> None:
+        """The process ends, also where an attempt hangs: Python would wait for its thread."""
+        if self._responder is None or self._thread is None:
+            return
+        self._thread.join(LEAVE_SECONDS)
+        self._app.close()
+        logger.info("actors_stopped", abandoned=self._responder.abandoned)
+        if self._responder.abandoned or self._has_failed:
+            leaving = threading.Timer(LEAVE_SECONDS, os._exit, [int(self._has_failed)])
+            leaving.daemon = True
+            leaving.start()
+
+    def _run(self) -> None:
+        assert self._responder is not None
+        try:
+            self._responder.run()
+        except BaseException as problem:
+            # A fault that stays: the process manager starts another, and somebody sees it.
+            self._has_failed = True
+            logger.error("responder_ended", exc_info=problem)
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise
+
+
+class Tally(Middleware):
+    """Counts wake-ups and what came of them, for the log."""
+
+    def __init__(self, shift: Shift, monotonic: Any) -> None:
+        self._shift = shift
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._handled = 0
+        self._broken = 0
+        self._said = 0
+        self._say_at = monotonic() + TALLY_SECONDS
+
+    def after_process_message(
+        self,
+        broker: Broker,
+        message: MessageProxy,
+        *,
+        result: Any = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        """One more."""
+        with self._lock:
+            self._handled += 1
+            self._broken += exception is not None
+            is_time = self._monotonic() >= self._say_at
+        if is_time:
+            self._say()
+
+    def before_worker_shutdown(self, broker: Broker, worker: Any) -> None:
+        """The last line says it all."""
+        self._say()
+
+    def _say(self) -> None:
+        with self._lock:
+            self._say_at = self._monotonic() + TALLY_SECONDS
+            is_news, self._said = self._handled != self._said, self._handled
+        if is_news:
+            logger.info(
+                "wake_ups",
+                handled=self._handled,
+                claimed=self._shift.claimed,
+                broken=self._broken,
+            )
+
+
+def pass_on(broker: Broker, message: Message[None]) -> None:
+    """Puts a wake-up back for others. Where the broker is away, the ticker finds what it named."""
+    try:
+        with translated():
+            broker.enqueue(message)
+    except BrokerUnavailable as problem:
+        logger.warning("wake_up_not_passed_on", code=problem.code)

@@ -1,0 +1,290 @@
+"""The ticker: wakes the workers of a broker for whatever has fallen due in the ledger.
+
+Sleeps until the next due instant, then publishes the ids of what may be claimed, in batches. What
+it has published it remembers, and publishes again only after a while in which nobody has claimed
+it: soon where its queue is empty, so that the message is nowhere, and late where it is not. The
+memory is no truth: a ticker that starts knows nothing, and wakes for everything that is due. So any
+number of them may run. It also sweeps, so that the leases of dead workers end.
+
+While the broker is away the ledger goes on recording. The ticker looks for the broker ever more
+seldom, and then wakes for all that is due; told to stand in, it carries it out itself meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
+
+from takeback import Takeback, log
+from takeback.dispatch.dispatcher import Dispatcher
+from takeback.dispatch.pace import Pace
+from takeback.dispatch.sweep import Sweep
+from takeback.dispatch.work import Identity
+from takeback.dispatch.worker import FAULTS_MAX, SWEEP_SECONDS, TROUBLE_PAUSES
+from takeback.ledger.locking import Agenda, Due
+from takeback.log import logger
+from takeback.model import errors
+from takeback.process import NO_LEDGER, stoppable
+from takeback_workers.broker import NO_BROKER, Post
+from takeback_workers.wake_up import Priority
+
+WINDOW = 1000
+"""So many wake-ups may wait at once: more would only grow old, and be lost with the broker."""
+
+DOUBLINGS_MAX = 5
+"""So often is the time doubled after which it is published once more."""
+
+LOOK_SECONDS_MIN = 0.05
+"""How soon it looks again after it has found something; then ever more seldom."""
+
+LOOK_SECONDS_MAX = 2.0
+
+AGAIN_SECONDS = 2.0
+"""What nobody has claimed for so long is published again, where its queue is empty."""
+
+AGAIN_SECONDS_BEHIND = 60.0
+"""The same where others wait in the queue: it stands behind them, most likely."""
+
+STAND_IN_SECONDS = 5.0
+"""A broker that restarts is waited for this long; then a ticker that stands in begins."""
+
+PROBE_SECONDS = 2.0
+"""How often one who stands in looks whether the broker is back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """What was published of an intent: at which version, how often, and when last."""
+
+    version: int
+    times: int
+    at: float
+
+
+@dataclass(slots=True)
+class Ticked:
+    """What a ticker has done so far: wake-ups published, leases ended, attempts carried out."""
+
+    published: int = 0
+    taken_over: int = 0
+    performed: int = 0
+
+
+def priority_of(due: Due) -> Priority:
+    """In which queue a wake-up stands: the one place that says so."""
+    return Priority.DEFAULT
+
+
+class Ticker:
+    """Wakes others for what is due of the tenant of ``app``, by way of ``post``.
+
+    ``sleep`` waits for that many seconds or until it is told to stop; ``stopping`` says whether it
+    was. One that ``stands_in`` carries out itself what is due while the broker is away.
+    """
+
+    def __init__(
+        self,
+        app: Takeback,
+        post: Post,
+        *,
+        name: str,
+        sleep: Callable[[float], object],
+        stopping: Callable[[], bool],
+        stands_in: bool = False,
+    ) -> None:
+        self.ticked = Ticked()
+        pace = Pace(lease=timedelta(seconds=app.settings.lease_seconds))
+        self._app = app
+        self._post = post
+        self._name = name
+        self._sleep = sleep
+        self._stopping = stopping
+        self._stands_in = stands_in
+        self._monotonic = app.context.monotonic
+        self._dispatcher = Dispatcher(app.context, pace, name)
+        self._sweep = Sweep(app.context, tenant=self._dispatcher.tenant)
+        self._published: dict[Identity, _Published] = {}
+        self._look_seconds = LOOK_SECONDS_MAX
+        self._sweep_at = self._monotonic()
+        self._probe_at = self._monotonic()
+        self._away_since: float | None = None
+        self._troubles = 0
+        self._faults = 0
+
+    def run(self) -> Ticked:
+        """Wakes until it is told to stop. A database or a broker that is away is waited for.
+
+        Raises what is a fault of ours when it comes again and again.
+        """
+        while not self._stopping():
+            self._tried_turn()
+        return self.ticked
+
+    def _tried_turn(self) -> None:
+        try:
+            self._turn()
+        except errors.BrokerUnavailable as problem:
+            # Whatever was there may be lost with it: all of it is published anew.
+            self._published.clear()
+            self._wait_out(problem)
+            self._stand_in_when_time()
+        except errors.Unavailable as problem:
+            self._wait_out(problem)
+        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
+            self._faults += 1
+            logger.error("ticker_failed", times=self._faults, exc_info=problem)
+            if self._faults >= FAULTS_MAX:
+                raise
+            self._sleep(TROUBLE_PAUSES[min(self._faults, len(TROUBLE_PAUSES)) - 1])
+        else:
+            self._troubles = self._faults = 0
+
+    def _wait_out(self, problem: errors.Unavailable) -> None:
+        pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
+        self._troubles += 1
+        logger.warning("ticker_waits", code=problem.code, seconds=pause)
+        self._sleep(pause)
+
+    def _turn(self) -> None:
+        agenda = self._dispatcher.agenda()
+        self._sweep_when_time(agenda)
+        next_in = agenda.due_in
+        if next_in is not None and next_in <= timedelta(0):
+            waiting = self._dispatcher.waiting(WINDOW)
+            next_in = waiting.next_in
+            self._wake(waiting.due)
+        else:
+            self._published.clear()
+            self._look_seconds = min(self._look_seconds * 2, LOOK_SECONDS_MAX)
+        spans = [one.total_seconds() for one in (next_in, agenda.sweep_in) if one is not None]
+        self._sleep(max(min([*spans, self._look_seconds]), LOOK_SECONDS_MIN))
+
+    def _sweep_when_time(self, agenda: Agenda) -> None:
+        """Not at every turn, since what is over may be held by an open transaction."""
+        is_wanted = agenda.sweep_in is not None and agenda.sweep_in <= timedelta(0)
+        if is_wanted and self._monotonic() >= self._sweep_at:
+            self._sweep_at = self._monotonic() + SWEEP_SECONDS
+            self.ticked.taken_over += self._sweep.run_once().taken_over
+
+    def _wake(self, due: Sequence[Due]) -> None:
+        """Publishes what is new among ``due``, and what nobody has claimed for too long."""
+        known = {(one.tenant, one.id): one for one in due}
+        self._published = {who: it for who, it in self._published.items() if who in known}
+        wanted = [*self._unpublished(due), *self._unclaimed(due)]
+        for one in wanted:
+            if self._stopping():
+                return
+            self._post.send(one.id, priority_of(one))
+            self._remember(one)
+        self._back_again()
+        # Whoever finds something may find more soon; who finds a full window certainly does.
+        if wanted or len(due) == WINDOW:
+            self._look_seconds = LOOK_SECONDS_MIN
+        else:
+            self._look_seconds = min(self._look_seconds * 2, LOOK_SECONDS_MAX)
+
+    def _remember(self, one: Due) -> None:
+        before = self._published.get((one.tenant, one.id))
+        is_again = before is not None and before.version == one.version
+        times = before.times + 1 if before is not None and is_again else 1
+        self._published[(one.tenant, one.id)] = _Published(
+            version=one.version, times=times, at=self._monotonic()
+        )
+        self.ticked.published += 1
+
+    def _unpublished(self, due: Sequence[Due]) -> list[Due]:
+        """What is due at a version that nobody was woken for."""
+        return [one for one in due if self._last(one) is None]
+
+    def _unclaimed(self, due: Sequence[Due]) -> list[Due]:
+        """What was published long ago, each time twice as long, and is nowhere or far behind."""
+        ages = [(one, self._age(one)) for one in due]
+        if not any(age >= AGAIN_SECONDS for _, age in ages):
+            return []
+        lengths = self._post.lengths()
+        return [one for one, age in ages if age >= _patience(lengths[priority_of(one)])]
+
+    def _last(self, one: Due) -> _Published | None:
+        last = self._published.get((one.tenant, one.id))
+        return last if last is not None and last.version == one.version else None
+
+    def _age(self, one: Due) -> float:
+        """How long ago it was published, in units of its own: halved with every time."""
+        last = self._last(one)
+        if last is None:
+            return 0.0
+        return (self._monotonic() - last.at) / float(2 ** min(last.times - 1, DOUBLINGS_MAX))
+
+    def _back_again(self) -> None:
+        if self._away_since is not None:
+            logger.info("broker_back", after_seconds=round(self._monotonic() - self._away_since, 1))
+            self._away_since = None
+
+    def _stand_in_when_time(self) -> None:
+        if self._away_since is None:
+            self._away_since = self._monotonic()
+        is_time = self._monotonic() - self._away_since >= STAND_IN_SECONDS
+        if not (self._stands_in and is_time) or self._stopping():
+            return
+        logger.warning("ticker_stands_in", worker=self._name)
+        worker = self._app.worker(name=self._name, sleep=self._sleep, stopping=self._is_relieved)
+        tally = worker.run()
+        self.ticked.performed += tally.performed
+        self.ticked.taken_over += tally.taken_over
+
+    def _is_relieved(self) -> bool:
+        """Whether the broker is back, or there is a stop."""
+        if self._stopping():
+            return True
+        if self._monotonic() < self._probe_at:
+            return False
+        self._probe_at = self._monotonic() + PROBE_SECONDS
+        try:
+            self._post.lengths()
+        except errors.BrokerUnavailable:
+            return False
+        return True
+
+
+def _patience(length: int) -> float:
+    return AGAIN_SECONDS_BEHIND if length else AGAIN_SECONDS
+
+
+def tick(app: Takeback, *, stand_in: bool) -> Ticked:
+    """Runs a ticker until a signal stops it, and closes ``app``.
+
+    Raises InvalidSettings without a broker, and DatabaseUnavailable or BrokerUnavailable when one
+    of them can't be used at the start; what goes away later is waited for.
+    """
+    log.configure(app.settings.log)
+    url = app.settings.broker_url
+    if url is None:
+        raise errors.InvalidSettings(NO_BROKER)
+    post = Post(url, app.settings.tenant)
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    with stoppable() as stop:
+        try:
+            if app.health().revision is None:
+                raise errors.DatabaseUnavailable(NO_LEDGER)
+            post.lengths()
+            ticker = Ticker(
+                app,
+                post,
+                name=name,
+                sleep=stop.sleep,
+                stopping=stop.asked,
+                stands_in=stand_in,
+            )
+            logger.info("ticker_started", ticker=name, stands_in=stand_in)
+            ticked = ticker.run()
+            logger.info("ticker_stopped", ticker=name, published=ticked.published)
+        finally:
+            post.close()
+            app.close()
+    return ticked
