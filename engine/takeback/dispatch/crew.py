@@ -20,7 +20,7 @@ from takeback.dispatch.pace import Pace
 from takeback.dispatch.performer import Performer
 from takeback.dispatch.renewer import Renewer, Running
 from takeback.dispatch.settler import Settler
-from takeback.dispatch.work import Work
+from takeback.dispatch.work import Identity, Work, identity
 from takeback.log import logger
 from takeback.model import errors
 from takeback.model.command import DoubtCause
@@ -92,7 +92,7 @@ class Crew:
     @property
     def at_work(self) -> set[Identity]:
         """Whose attempts run, wait for a thread, or have an outcome that is not written yet."""
-        running = {identity(work.intent) for work, _ in self._pending.values()}
+        running = {identity(task.work.intent) for task in self._pending.values()}
         return running | {identity(one.work.intent) for one in self._open}
 
     @property
