@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 
 from takeback.declare import COMPENSATE, Blind, Keyed, Local, Lookup, Priority, Read, Remote, Tool
-from takeback.declare.effect import OnForbidden
+from takeback.declare.effect import IfOtherFails, OnForbidden
 from takeback.model.handler import Handler
 
 Problem = tuple[str, str]
@@ -71,6 +71,9 @@ def _remote(effect: Remote) -> Iterator[Problem]:
         yield "its provider's keys live no time at all", "write KEYED(ttl=hours(24))"
     elif isinstance(upstream, Keyed) and upstream.ttl > LONGEST:
         yield "its provider's keys live longer than a century", "write KEYED(ttl=hours(24))"
+    said: Any = effect.if_other_fails
+    if not isinstance(said, IfOtherFails):
+        yield "its if_other_fails is none", "write if_other_fails=CANCEL, GO_ON or ASK"
     yield from _times(effect)
 
 

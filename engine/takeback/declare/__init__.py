@@ -15,9 +15,12 @@ from takeback.declare.argument import (
 )
 from takeback.declare.catalog import Catalog
 from takeback.declare.effect import (
+    ASK,
     BLIND,
+    CANCEL,
     CANCEL_ONLY,
     COMPENSATE,
+    GO_ON,
     HIGH,
     KEYED,
     LOOKUP,
@@ -29,6 +32,7 @@ from takeback.declare.effect import (
     WHILE_STANDING,
     Blind,
     Effect,
+    IfOtherFails,
     Keyed,
     Local,
     Lookup,
@@ -77,7 +81,9 @@ from takeback.declare.tool import (
 
 __all__ = [
     "APPROVE",
+    "ASK",
     "BLIND",
+    "CANCEL",
     "CANCEL_ONLY",
     "COMPENSATE",
     "CONFLICT",
@@ -86,6 +92,7 @@ __all__ = [
     "FOREVER",
     "FULL",
     "GATED",
+    "GO_ON",
     "HIGH",
     "KEYED",
     "LOOKUP",
@@ -112,6 +119,7 @@ __all__ = [
     "Effect",
     "Email",
     "Exposure",
+    "IfOtherFails",
     "Instant",
     "InvalidValue",
     "Key",

@@ -93,6 +93,19 @@ ONCE = Repeats.ONCE
 WHILE_STANDING = Repeats.WHILE_STANDING
 
 
+class IfOtherFails(StrEnum):
+    """What becomes of a call that waits for another one (``after``) which comes to nothing."""
+
+    CANCEL = "cancel"
+    GO_ON = "go_on"
+    ASK = "ask"
+
+
+CANCEL = IfOtherFails.CANCEL
+GO_ON = IfOtherFails.GO_ON
+ASK = IfOtherFails.ASK
+
+
 class OnForbidden(StrEnum):
     """What a read says of something that the caller may not see."""
 
@@ -158,6 +171,9 @@ class Remote:
     argument ``order_by`` one is carried out at a time, in the order of their calls, among the tools
     of a connector that say so; without a connector, among the calls of the tool. ``priority`` is
     what goes first when much is due.
+
+    ``if_other_fails`` is what becomes of a call that waits for another which fails or is taken
+    back: it never happens (CANCEL), it goes on without (GO_ON), or a person decides (ASK).
     """
 
     window: timedelta = timedelta(0)
@@ -170,6 +186,7 @@ class Remote:
     connector: str | None = None
     order_by: str | None = None
     priority: Priority = NORMAL
+    if_other_fails: IfOtherFails = CANCEL
 
 
 Effect = Read | Local | Remote

@@ -101,6 +101,7 @@ INTENTS = Table(
     Column("lane", _WORD, nullable=False, server_default=text("''")),
     Column("priority", SmallInteger, nullable=False, server_default=text("0")),
     Column("ordering", _WORD),
+    Column("look_at", _INSTANT, nullable=False, server_default=text("'-infinity'")),
     PrimaryKeyConstraint("tenant", "id", name="intents_pkey"),
     CheckConstraint(
         "state NOT IN ('held', 'due') OR due_at IS NOT NULL",
@@ -166,6 +167,7 @@ INTENTS = Table(
         text("ask_at NULLS FIRST"),
         postgresql_where=text("state = 'in_doubt' AND restored_via IS NULL"),
     ),
+    Index("intents_waiting", "look_at", postgresql_where=text("state = 'waiting'")),
     comment="One row an intent: the projection of its events that queries and the queue read.",
 )
 

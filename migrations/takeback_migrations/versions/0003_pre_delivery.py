@@ -1,4 +1,4 @@
-"""What delivery needs: lanes, priorities and orderings of what is due, and when to ask about doubt.
+"""What delivery needs: lanes, priorities and orderings, and when to look at doubt and waiting.
 
 The functions and columns of the revision before stay as they were for the library that uses them:
 what that one records is in no lane.
@@ -157,10 +157,17 @@ COMMENT ON FUNCTION takeback.record(
     'Inserts an intent, its first event and its bodies, or finds the twin of its key.';
 """
 
+# Not of the projection either: when somebody looks next at what an intent waits for. Always there,
+# so that the looks that are due stand together at the beginning of the index.
+WAITING = """
+ALTER TABLE takeback.intents ADD COLUMN look_at timestamptz NOT NULL DEFAULT '-infinity';
+CREATE INDEX intents_waiting ON takeback.intents (look_at) WHERE state = 'waiting';
+"""
+
 
 def upgrade() -> None:
     """Adds what this release needs; nothing that the release before uses is changed."""
-    for part in (IN_DOUBT, LANES, RECORD):
+    for part in (IN_DOUBT, LANES, RECORD, WAITING):
         op.execute(part)
 
 
