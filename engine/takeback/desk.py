@@ -38,7 +38,7 @@ from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.worker import Worker
 from takeback.ledger.barrier import Page
 from takeback.ledger.braking import Freeze
-from takeback.ledger.database import Database
+from takeback.ledger.database import ANSWER_SECONDS_MAX, Database
 from takeback.ledger.faults import Fault
 from takeback.ledger.health import Health, look
 from takeback.ledger.reading import Stored, refs_of
@@ -53,6 +53,9 @@ Answer = TypeVar("Answer")
 
 FREEZE_SECONDS_MAX = 5.0
 """How long a freeze waits for those who were about to begin something."""
+
+PATIENCE_BEYOND_SECONDS = 15.0
+"""What the server ends by itself is waited for a little longer than it may take."""
 
 
 class Desk:
@@ -109,7 +112,7 @@ class Desk:
         secret = self.settings.key_secret
         return Context(
             registry=self.registry,
-            database=Database(self.database_url),
+            database=Database(self.database_url, answer_seconds_max=self._patience_seconds),
             tenant=self.settings.tenant,
             entropy=secrets.token_bytes,
             pause=time.sleep,
@@ -119,6 +122,11 @@ class Desk:
             limits=self._limits,
             grants=self._grants,
         )
+
+    @property
+    def _patience_seconds(self) -> float:
+        """A Local call that a person has approved may take a lease, and the server ends it then."""
+        return max(ANSWER_SECONDS_MAX, self.settings.lease_seconds + PATIENCE_BEYOND_SECONDS)
 
     def show(self, ref: str, *, tx: object = None) -> Shown:
         """One intent with its timeline. Raises NoSuchRef and DatabaseUnavailable."""

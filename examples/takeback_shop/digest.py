@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
+
+from takeback.ledger.database import sqlalchemy_url
 
 _ROWS = (
     text("SELECT CAST(r AS text) FROM shop.customers AS r ORDER BY r.id"),
@@ -28,6 +29,6 @@ def digest(connection: Connection) -> str:
 
 def digest_at(url: str) -> str:
     """The same, of the database behind ``url``."""
-    driver = make_url(url).set(drivername="postgresql+psycopg")
+    driver = sqlalchemy_url(url)
     with create_engine(driver, poolclass=NullPool).connect() as connection:
         return digest(connection)

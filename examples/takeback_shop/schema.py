@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, create_engine, insert, text
-from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
+from takeback.ledger.database import sqlalchemy_url
 from takeback_shop import seed, table
 
 # The schema's own name, as a number that others are unlikely to use for a lock.
@@ -23,7 +23,7 @@ def migrate(url: str) -> None:
     Rows that are there stay as they are. Raises what SQLAlchemy raises when the database can't be
     reached.
     """
-    driver = make_url(url).set(drivername="postgresql+psycopg")
+    driver = sqlalchemy_url(url)
     with create_engine(driver, poolclass=NullPool).begin() as connection:
         connection.execute(_LOCK)
         if connection.execute(_IS_MADE).scalar():

@@ -15,10 +15,10 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import DatabaseUnavailable, InvalidSettings, NoTransaction
 
 SCHEMA = "takeback"
@@ -43,7 +43,7 @@ def upgrade(url: str, *, lock_seconds_max: float = LOCK_SECONDS_MAX) -> tuple[st
     for ``lock_seconds_max``, and NoTransaction when it is read-only.
     """
     engine = create_engine(
-        _sqlalchemy_url(url), poolclass=NullPool, connect_args={"client_encoding": "utf8"}
+        sqlalchemy_url(url), poolclass=NullPool, connect_args={"client_encoding": "utf8"}
     )
     with _said(), engine.begin() as connection:
         _wait_at_most(connection, TURN_SECONDS_MAX)
@@ -147,10 +147,3 @@ def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", "takeback_migrations:")
     return config
-
-
-def _sqlalchemy_url(url: str) -> str:
-    parsed = make_url(url)
-    if parsed.drivername in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    return parsed.render_as_string(hide_password=False)

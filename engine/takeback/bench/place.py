@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sqlalchemy.engine import make_url
 
 from takeback import embedded, settings
+from takeback.ledger.database import sqlalchemy_url
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def own_database() -> Iterator[tuple[str, str]]:
 @contextmanager
 def _created(url: str) -> Iterator[tuple[str, str]]:
     name = f"takeback_bench_{os.getpid()}"
-    parsed = make_url(url)
+    parsed = make_url(sqlalchemy_url(url))
     own = parsed.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
     plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain, autocommit=True) as connection:

@@ -87,7 +87,7 @@ class Dispatcher:
 
     def agenda(self) -> Agenda:
         """When there is something to do next."""
-        with self.context.database.statements() as tx:
+        with self.context.database.statements(for_work=True) as tx:
             return agenda(tx, self._tools, tenant=self.tenant)
 
     def waiting(self, limit: int) -> Waiting:

@@ -2,23 +2,31 @@
 
 Prepared statements are off, since a pooler in transaction mode may stand in between; a caller's own
 connection follows the caller's own setting.
+
+One connection that was lost speaks for all that were opened before it: they are opened anew when
+they are next wanted, so that a restart or a failover costs one failure and not one for each. The
+same where the server takes no writes any more; with several hosts in the URL libpq then finds the
+one that does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg.rows import tuple_row
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from takeback.ledger.sqlstate import translated
+from takeback.ledger.patience import DRIVER
+from takeback.ledger.sqlstate import READ_ONLY, translated
 from takeback.ledger.transaction import Tx, adopt
-from takeback.model.errors import InvalidSettings
+from takeback.model.errors import DatabaseUnavailable, InvalidSettings, NoTransaction
 
 # Found dead within a quarter of a minute, however the other side vanished.
 _LIVENESS = {
@@ -29,14 +37,27 @@ _LIVENESS = {
     "tcp_user_timeout": 15_000,
 }
 
+ANSWER_SECONDS_MAX = 60.0
+"""No statement of ours takes nearly so long; a server that does hangs."""
+
 
 class Database:
     """The ledger's database, by URL; opens connections when they are first wanted."""
 
-    def __init__(self, url: str, *, pool_size: int = 5, application: str = "takeback") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 5,
+        application: str = "takeback",
+        answer_seconds_max: float = ANSWER_SECONDS_MAX,
+    ) -> None:
         self.url = url
+        self._answer_seconds_max = answer_seconds_max
+        self._era = 0
         self.engine: Engine = create_engine(
             sqlalchemy_url(url),
+            module=DRIVER,
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=5,
@@ -49,6 +70,8 @@ class Database:
                 **_LIVENESS,
             },
         )
+        event.listen(self.engine, "connect", self._opened)
+        event.listen(self.engine, "checkout", self._wanted)
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
@@ -57,25 +80,80 @@ class Database:
         Raises DatabaseUnavailable or RetryTransaction; after the former, the commit may still
         have happened.
         """
-        with translated(), Session(self.engine) as session, session.begin():
+        with self._heeding(), translated(), Session(self.engine) as session, session.begin():
             tx = adopt(session)
             tx.owned = True
-            yield tx
+            with _writable(tx):
+                yield tx
 
     @contextmanager
-    def statements(self) -> Iterator[Tx]:
-        """Statements outside of a transaction block, each with its own snapshot."""
-        with translated(), self.engine.connect() as connection:
+    def statements(self, *, for_work: bool = False) -> Iterator[Tx]:
+        """Statements outside of a transaction block, each with its own snapshot.
+
+        ``for_work`` refuses a server that takes no writes, without asking it: whoever only looks
+        there would look for ever. Raises DatabaseUnavailable.
+        """
+        with self._heeding(), translated(), self.engine.connect() as connection:
             raw = connection.execution_options(
                 isolation_level="AUTOCOMMIT"
             ).connection.driver_connection
             if not isinstance(raw, psycopg.Connection):
                 raise TypeError("the engine of a Database is made by Database, with psycopg")
-            yield Tx(raw, lambda: raw.cursor(row_factory=tuple_row), None, owned=True)
+            tx = Tx(raw, lambda: raw.cursor(row_factory=tuple_row), None, owned=True)
+            if for_work and _takes_no_writes(tx):
+                raise DatabaseUnavailable(_READ_ONLY_NOW)
+            yield tx
 
     def close(self) -> None:
         """Closes every connection that nobody is using."""
         self.engine.dispose()
+
+    @contextmanager
+    def _heeding(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseUnavailable as problem:
+            if not isinstance(problem.__cause__, PoolTimeout):
+                self._era += 1
+            raise
+
+    def _opened(self, connection: Any, record: Any) -> None:
+        connection.answer_seconds_max = self._answer_seconds_max
+        record.info["era"] = self._era
+
+    def _wanted(self, connection: Any, record: Any, proxy: Any) -> None:
+        if record.info["era"] != self._era:
+            raise InvalidatePoolError("a connection of its time was lost")
+
+
+_READ_ONLY_NOW = (
+    "the database server takes no writes: it is a replica, or was set read-only; the primary is "
+    "looked for at the next try"
+)
+
+
+@contextmanager
+def _writable(tx: Tx) -> Iterator[None]:
+    """Tells a server that takes no writes from a transaction that somebody made read-only."""
+    try:
+        yield
+    except NoTransaction as problem:
+        cause = problem.__cause__
+        if not isinstance(cause, psycopg.Error) or cause.sqlstate != READ_ONLY:
+            raise
+        if _takes_no_writes(tx) is False:
+            raise
+        raise DatabaseUnavailable(_READ_ONLY_NOW) from problem
+
+
+def _takes_no_writes(tx: Tx) -> bool | None:
+    """By what the server has reported of itself; None where a pooler keeps that back."""
+    said = [tx.raw.pgconn.parameter_status(name) for name in _REPORTED]
+    return None if None in said else b"on" in said
+
+
+_REPORTED = (b"in_hot_standby", b"default_transaction_read_only")
+"""Postgres reports these unasked, and again whenever they change."""
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -83,11 +161,13 @@ def sqlalchemy_url(url: str) -> str:
 
     >>> sqlalchemy_url("postgresql://127.0.0.1/shop")
     'postgresql+psycopg://127.0.0.1/shop'
+    >>> sqlalchemy_url("postgresql://dana@a,b:5433/shop?target_session_attrs=read-write")
+    'postgresql+psycopg://dana@/shop?host=a%2Cb&port=%2C5433&target_session_attrs=read-write'
 
     Raises InvalidSettings when it is no URL of Postgres; the message never shows a password.
     """
     try:
-        parsed = make_url(url)
+        parsed = make_url(_one_host(url))
     except (ArgumentError, ValueError) as problem:
         raise InvalidSettings(
             "the database URL can't be read; expected postgresql://user@host:port/name"
@@ -98,3 +178,28 @@ def sqlalchemy_url(url: str) -> str:
             "postgresql+psycopg://"
         )
     return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def _one_host(url: str) -> str:
+    """The same, with several hosts written as parameters: SQLAlchemy reads no list of them."""
+    scheme, separator, rest = url.partition("://")
+    end = min((rest.find(mark) for mark in "/?" if mark in rest), default=len(rest))
+    authority, tail = rest[:end], rest[end:]
+    credentials, at, hosts = authority.rpartition("@")
+    if "," not in hosts:
+        return url
+    pairs = [_host_and_port(one) for one in hosts.split(",")]
+    path, _, query = tail.partition("?")
+    parts = [f"host={','.join(host for host, _ in pairs)}"]
+    if any(port for _, port in pairs):
+        parts.append(f"port={','.join(port for _, port in pairs)}")
+    query = "&".join([*parts, *([query] if query else [])])
+    return f"{scheme}{separator}{credentials}{at}{path or '/'}?{query}"
+
+
+def _host_and_port(one: str) -> tuple[str, str]:
+    if one.startswith("["):
+        host, _, rest = one[1:].partition("]")
+        return host, rest.removeprefix(":")
+    host, _, port = one.partition(":")
+    return host, port

@@ -30,6 +30,9 @@ TIMED_OUT = frozenset({"57014"})
 # The server is going away, starting, or full, or it ended our connection for being open too long.
 UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "25P04", "57P05"})
 
+READ_ONLY = "25006"
+"""A write was refused: by the transaction, or by a server that takes none."""
+
 FAILED = (
     "the transaction has already failed and can only be rolled back; "
     "expected one that is still usable: roll back and start again"
@@ -61,7 +64,7 @@ _SAID: Mapping[str, tuple[type[TakebackError], str]] = {
         "the database role lacks a privilege: let the owner of what it needs grant it",
     ),
     "25P02": (NoTransaction, FAILED),
-    "25006": (
+    READ_ONLY: (
         NoTransaction,
         "the transaction is read-only; expected one that may write: open a READ WRITE one",
     ),
