@@ -1,5 +1,6 @@
 """A post office with a clock that is moved by hand."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,12 @@ def clock(database_url: str) -> Iterator[Clock]:
     clock = Clock(database_url)
     yield clock
     clock.close()
+
+
+@pytest.fixture(autouse=True)
+def heard(caplog: pytest.LogCaptureFixture) -> None:
+    """What a worker says in passing is heard, too."""
+    caplog.set_level(logging.INFO, logger="takeback")
 
 
 @pytest.fixture

@@ -62,6 +62,20 @@ def test_an_idle_worker_says_one_statement_in_two_seconds(fresh, clock, observer
     assert sleeper.statements == [2, *[1] * 19], "the first connects as well"
 
 
+def test_a_worker_never_idles_in_silence(fresh, clock, caplog):
+    """chancy #88: once a minute it says how it is, also when there is nothing to do."""
+    naps = iter(range(100))
+    fresh.worker_of(
+        "w",
+        sleep=clock.advance,
+        stopping=lambda: next(naps) == 95,
+        monotonic=lambda: clock.ahead,
+    ).run()
+
+    said = [r.getMessage() for r in caplog.records if "worker_pulse" in r.getMessage()]
+    assert len(said) == 3 and all("seconds_since_success" in line for line in said)
+
+
 def test_a_worker_sleeps_until_the_next_instant_that_is_due(fresh, office, clock, observer):
     ref = office.call(None, "hold_letter", {"to": "dana"}).ref
 

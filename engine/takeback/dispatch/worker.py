@@ -9,7 +9,7 @@ attempt that hangs costs one thread until it is given up, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import psycopg
@@ -19,6 +19,7 @@ from takeback.client.context import Context
 from takeback.dispatch.crew import HELD_SECONDS, LOOK_SECONDS, crew_of
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
+from takeback.dispatch.pulse import PULSE_SECONDS, Pulse
 from takeback.dispatch.sweep import Sweep
 from takeback.ledger.locking import Agenda
 from takeback.log import logger
@@ -81,6 +82,8 @@ class Worker:
         self._claimed_at: float | None = None
         self._sweep_at = monotonic() + SWEEP_SECONDS
         self._succeeded_at = monotonic()
+        self._pulse_at = monotonic() + PULSE_SECONDS
+        self._turns = 0
         self._is_more_due = False
         self._fruitless = 0
         self._troubles = 0
@@ -90,6 +93,18 @@ class Worker:
     def abandoned(self) -> int:
         """Attempts that still run although they were given up: their threads can't be stopped."""
         return self._crew.abandoned
+
+    def pulse(self) -> Pulse:
+        """How it is; may be asked by any thread, also while it waits for the database."""
+        return Pulse(
+            turns=self._turns,
+            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
+            busy=self._crew.busy,
+            open=self._crew.open,
+            abandoned=self._crew.abandoned,
+            performed=self.tally.performed,
+            taken_over=self.tally.taken_over,
+        )
 
     def run(self, *, drain: bool = False) -> Tally:
         """Works until it is told to stop; with ``drain`` until nothing is due and nothing executes.
@@ -126,8 +141,15 @@ class Worker:
         else:
             self._troubles = self._faults = 0
             self._succeeded_at = self._monotonic()
+            self._turns += 1
+            self._say_pulse()
             return is_over
         return False
+
+    def _say_pulse(self) -> None:
+        if self._monotonic() >= self._pulse_at:
+            self._pulse_at = self._monotonic() + PULSE_SECONDS
+            logger.info("worker_pulse", **asdict(self.pulse()))
 
     def _wait_out(self, code: str) -> None:
         pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
@@ -136,7 +158,7 @@ class Worker:
             "worker_waits",
             code=code,
             seconds=pause,
-            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
+            seconds_since_success=self.pulse().seconds_since_success,
         )
         self._sleep(pause)
 
