@@ -132,8 +132,8 @@ def test_the_schema_holds_what_the_page_says(database_url: str):
             " WHERE NOT tgisinternal AND relnamespace = 'takeback'::regnamespace"
         ).fetchall()
     assert [name for (name,) in tables] == [
-        "alembic_version", "bodies", "events", "faults", "former_keys", "freezes", "intents",
-        "limit_entries", "previews", "tombstones",
+        "alembic_version", "bodies", "connectors", "events", "faults", "former_keys", "freezes",
+        "intents", "limit_entries", "previews", "tombstones",
     ]  # fmt: skip
     assert len(triggers) == 2
 

@@ -10,14 +10,27 @@ import pytest
 import takeback
 from takeback import Attempt, Original, Performed, Takeback, declare, records
 from takeback.client import calling, refusing, restoring
-from takeback.declare import Affects, Approval, Key, Limit, Local, Read, Remote, Tool, Wording
+from takeback.declare import (
+    Affects,
+    Approval,
+    Breaker,
+    Connector,
+    Key,
+    Limit,
+    Local,
+    Read,
+    Remote,
+    Tool,
+    Wording,
+)
 from takeback.model import envelope, finding
 from tests.docs.page import ROOT, read, unquoted
 
 PAGE = read("docs/python.md")
 TABLES = {unquoted(table.header[0]): table for table in PAGE.tables}
 CLASSES = [
-    Affects, Approval, Attempt, Key, Limit, Local, Original, Performed, Read, Remote, Tool, Wording,
+    Affects, Approval, Attempt, Breaker, Connector, Key, Limit, Local, Original, Performed, Read,
+    Remote, Tool, Wording,
 ]  # fmt: skip
 SURFACE = {
     f"{module.__name__}.{name}"

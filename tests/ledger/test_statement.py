@@ -38,6 +38,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "agenda": {"tools": TOOLS, "tenant": None},
     "append": {"intents": "{}", "events": "[{}]", "bodies": "[{}]"},
     "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
+    "attempts_spared": {"tenants": [TENANT], "ids": [ID]},
+    "await_lanes": {"names": ["lane-7"]},
     "barrier_holders": {},
     "bound_waiting": {"lock_ms": 1000, "statement_ms": 5000},
     "checked_later": {},
@@ -72,6 +74,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "kind": "builtins.KeyError",
         "details": "x",
     },
+    "in_flight": {"names": ["lane-7"]},
     "isolation": {},
     "last_position": {},
     "limit_rows_foreseen": {"tenants": [TENANT], "ids": [ID]},
@@ -90,6 +93,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lock_due": {"tools": TOOLS, "limit": 100, "tenant": TENANT},
     "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
+    "lock_lanes": {"names": ["lane-7"]},
     "lock_lapsed": {"limit": 100, "tenant": None},
     "lock_overdue": {"tenant": None, "tool": "a", "run": None, "limit": 100},
     "lock_row": {"tenant": TENANT, "id": ID, "no_instant": 0},
@@ -142,6 +146,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "calls": json.dumps([{"ordinal": 0, "key": "k1:a", "state": "due"}]),
         "schema": 3,
     },
+    "read_lanes": {"names": ["lane-7"]},
+    "register_lanes": {"lanes": json.dumps([{"name": "lane-7", "tokens": 1.0}])},
     "read_fault": {"tenant": TENANT, "trace_id": "5d2d3aa4dd82c1b8"},
     "read_twin": {"tenant": TENANT, "key": "k1:a", "former_keys": ["k1:b"]},
     "refs_like": {"tenant": TENANT, "low": "a-", "high": "a-~", "limit": 10},
@@ -170,6 +176,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "no_instant": 0,
     },
     "walk_intents": {"tenant": TENANT, "id": ID, "limit": 100, "no_instant": 0},
+    "write_lanes": {"lanes": "[{}]", "names": ["lane-7"]},
     "write_row": {"tenant": TENANT, "id": ID, "row": "{}"},
 }
 
@@ -195,6 +202,9 @@ BOUNDED = frozenset(
             "snapshots",
         ),
         *("plant_row", "write_row", "record", "record_many", "history"),
+        # There are as many lanes as connectors, and as much under way as workers hold.
+        *("attempts_spared", "await_lanes", "in_flight", "lock_lanes", "read_lanes"),
+        *("register_lanes", "write_lanes"),
         # A limit sums up what lies within its own time; a thaw ends the freezes of one scope.
         *("enter_limits", "limit_rows_foreseen", "limit_standing", "limit_usage", "thaw"),
     }
@@ -239,6 +249,11 @@ FROM generate_series(1, %(rows)s) AS n
 """
 
 
+LANES = """
+INSERT INTO takeback.connectors (name, tokens, refilled_at)
+SELECT 'lane-' || n, 1, now() FROM generate_series(1, %(rows)s) AS n
+"""
+
 FAULTS = """
 INSERT INTO takeback.faults (tenant, trace_id, at, effect, kind, details)
 SELECT 'default', md5(n::text), takeback.now() - n * interval '1 hour', 'none', 'KeyError', 'x'
@@ -279,6 +294,7 @@ def grown_url(databases: Databases) -> Iterator[str]:
             tx.execute(CLAIMS)
             tx.execute(COUNTED)
             tx.execute(THAWED, {"rows": ROWS})
+            tx.execute(LANES, {"rows": ROWS})
         with psycopg.connect(url) as tx:
             tx.execute(FAULTS, [ROWS])
             tx.execute(PREVIEWS, [ROWS])

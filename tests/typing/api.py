@@ -88,7 +88,9 @@ from takeback.declare import (
     Affects,
     Approval,
     Blind,
+    Breaker,
     Catalog,
+    Connector,
     Currency,
     Effect,
     Email,
@@ -262,7 +264,13 @@ CATALOG = Catalog(
         version=2,
         upgrades={1: renamed},
     ),
+    connectors=(
+        Connector("post", concurrency=4, rate=25.0, burst=10),
+        Connector("bank", breaker=Breaker(failures=3, pause=seconds(10), pause_max=minutes(5))),
+        Connector("attic", breaker=None),
+    ),
 )
+assert_type(CATALOG.connectors, tuple[Connector, ...])
 assert_type(CATALOG.get("refund"), Tool | None)
 assert_type(CATALOG.tools, tuple[Tool, ...])
 

@@ -98,7 +98,7 @@ def _times(effect: Remote) -> Iterator[Problem]:
 
 def _lane(tool: Tool, effect: Remote) -> Iterator[Problem]:
     connector: Any = effect.connector
-    if connector is not None and not _is_name(connector):
+    if connector is not None and not is_name(connector):
         yield (
             f"its connector is {connector!r}, expected a name such as 'stripe'",
             "name it in lower case, or leave it out",
@@ -114,7 +114,8 @@ def _lane(tool: Tool, effect: Remote) -> Iterator[Problem]:
         yield f"its priority is {priority!r}", "write priority=HIGH, NORMAL or LOW"
 
 
-def _is_name(value: Any) -> bool:
+def is_name(value: object) -> bool:
+    """Whether a connector can have that name."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 

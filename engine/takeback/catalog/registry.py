@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from takeback.catalog.binding import Unbound, bind, strays
+from takeback.catalog.connector_rule import connector_problems
 from takeback.catalog.rule import problems
-from takeback.declare import Catalog, Effect, Read, Tool
+from takeback.declare import Catalog, Connector, Effect, Read, Tool
 from takeback.model.errors import InvalidCatalog, UnknownTool
 from takeback.model.handler import Handler
 from takeback.model.likeness import alike, folded, look_alikes
@@ -57,12 +58,13 @@ class Bound:
 
 
 class Registry:
-    """Every bound row of an app, in the order of its catalog."""
+    """Every bound row of an app, in the order of its catalog, and its ``connectors`` by name."""
 
-    __slots__ = ("_bound",)
+    __slots__ = ("_bound", "connectors")
 
-    def __init__(self, bound: Mapping[str, Bound]) -> None:
+    def __init__(self, bound: Mapping[str, Bound], connectors: Sequence[Connector] = ()) -> None:
         self._bound = dict(bound)
+        self.connectors: Mapping[str, Connector] = {one.name: one for one in connectors}
 
     def __iter__(self) -> Iterator[Bound]:
         return iter(self._bound.values())
@@ -111,9 +113,10 @@ def build(catalog: Catalog, handlers: ModuleType | Mapping[str, Any] | object) -
         f"handler {name!r}: {stray.found}; fix: {stray.fix}"
         for name, stray in strays(handlers, names)
     ]
+    lines += connector_problems(catalog)
     if lines:
         raise InvalidCatalog("\n".join(lines))
-    return Registry(bound)
+    return Registry(bound, catalog.connectors)
 
 
 def schema(bound: Bound) -> dict[str, Any]:

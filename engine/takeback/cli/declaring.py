@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from takeback.cli.sheet import columns, field
 from takeback.cli.voice import plain
 
 if TYPE_CHECKING:
-    from takeback.declare import Approval, Limit
+    from takeback.declare import Approval, Breaker, Connector, Limit
 
 
 def check(
@@ -55,7 +56,8 @@ def check(
 def list_rows(context: typer.Context) -> int:
     """List the tools of the app, in the order of its catalog."""
     door = door_of(context)
-    rows = [_row(bound) for bound in door.app().registry]
+    registry = door.app().registry
+    rows = [_row(bound, registry.connectors) for bound in registry]
     if door.voice.json_wanted:
         door.voice.document(rows)
         return DONE
@@ -76,8 +78,9 @@ def show_row(
     from takeback.catalog.registry import schema
 
     door = door_of(context)
-    bound = door.app().registry.tool(tool)
-    document = _row(bound) | {"schema": schema(bound)}
+    registry = door.app().registry
+    bound = registry.tool(tool)
+    document = _row(bound, registry.connectors) | {"schema": schema(bound)}
     if door.voice.json_wanted:
         door.voice.document(document)
         return DONE
@@ -91,7 +94,7 @@ def show_row(
     return DONE
 
 
-def _row(bound: Any) -> dict[str, Any]:
+def _row(bound: Any, connectors: Mapping[str, Connector]) -> dict[str, Any]:
     from takeback.declare import Local, Remote
 
     tool, effect = bound.tool, bound.effect
@@ -111,6 +114,10 @@ def _row(bound: Any) -> dict[str, Any]:
         row["window_seconds"] = effect.window.total_seconds()
         row["upstream"] = type(effect.upstream).__name__.lower()
         row["reversal"] = effect.reversal.value
+        row["priority"] = effect.priority.name.lower()
+        row["order_by"] = effect.order_by
+        row["connector"] = effect.connector
+        row["connector_bounds"] = _bounds(connectors.get(effect.connector or ""))
     if isinstance(effect, Local) and effect.retention is not None:
         row["retention_days"] = effect.retention.total_seconds() / 86_400
     if tool.approval is not None:
@@ -120,8 +127,22 @@ def _row(bound: Any) -> dict[str, Any]:
     return row
 
 
-def _conditions(declared: Approval | Limit) -> str:
-    """What a row says of an approval or a limit, as far as it says something.
+def _bounds(connector: Connector | None) -> str | None:
+    """What the row of a connector says.
+
+    >>> from takeback.declare import Connector
+    >>> _bounds(Connector("stripe", concurrency=4))
+    'concurrency 4, breaker (failures 5, pause 10 s, pause_max 300 s)'
+    """
+    if connector is None:
+        return None
+    said = _conditions(replace(connector, breaker=None)).partition(", ")[2]
+    breaker = connector.breaker and f"breaker ({_conditions(connector.breaker)})"
+    return ", ".join(part for part in (said, breaker) if part) or "none"
+
+
+def _conditions(declared: Approval | Breaker | Connector | Limit) -> str:
+    """What a row says of an approval, a limit or the like, as far as it says something.
 
     >>> from takeback.declare import Limit, days
     >>> _conditions(Limit(count=3, per=days(1)))

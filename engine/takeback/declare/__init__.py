@@ -14,6 +14,7 @@ from takeback.declare.argument import (
     Text,
 )
 from takeback.declare.catalog import Catalog
+from takeback.declare.connector import Breaker, Connector
 from takeback.declare.effect import (
     ASK,
     BLIND,
@@ -114,7 +115,9 @@ __all__ = [
     "Affects",
     "Approval",
     "Blind",
+    "Breaker",
     "Catalog",
+    "Connector",
     "Currency",
     "Effect",
     "Email",

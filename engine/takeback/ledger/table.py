@@ -12,6 +12,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Double,
     Identity,
     Index,
     Integer,
@@ -275,6 +276,27 @@ FREEZES = Table(
     PrimaryKeyConstraint("number", name="freezes_pkey"),
     Index("freezes_in_force", "tenant", "tool", "run", postgresql_where=text("thawed_at IS NULL")),
     comment="Who stopped what, and who let it go on; a null tenant, tool or run means every one.",
+)
+
+CONNECTORS = Table(
+    "connectors",
+    METADATA,
+    Column("name", _WORD, nullable=False),
+    Column("tokens", Double, nullable=False),
+    Column("refilled_at", _INSTANT, nullable=False),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("opened_at", _INSTANT),
+    Column("paused_until", _INSTANT),
+    Column("pause_us", BigInteger, nullable=False, server_default=text("0")),
+    Column("probe_until", _INSTANT),
+    PrimaryKeyConstraint("name", name="connectors_pkey"),
+    CheckConstraint(
+        "(opened_at IS NULL) = (paused_until IS NULL)", name="connectors_open_is_paused"
+    ),
+    comment=(
+        "What all workers share of each connector: its token bucket, and whether an outage pauses "
+        "it."
+    ),
 )
 
 FAULTS = Table(

@@ -36,6 +36,24 @@ CREATE INDEX intents_ordering ON takeback.intents (tenant, ordering, id)
       AND state IN ('waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt');
 """
 
+# Not of the projection: no event says it, and a worker that finds no row makes one.
+CONNECTORS = """
+CREATE TABLE takeback.connectors (
+    name text COLLATE "C" NOT NULL,
+    tokens double precision NOT NULL,
+    refilled_at timestamptz NOT NULL,
+    failures integer NOT NULL DEFAULT 0,
+    opened_at timestamptz,
+    paused_until timestamptz,
+    pause_us bigint NOT NULL DEFAULT 0,
+    probe_until timestamptz,
+    CONSTRAINT connectors_pkey PRIMARY KEY (name),
+    CONSTRAINT connectors_open_is_paused CHECK ((opened_at IS NULL) = (paused_until IS NULL))
+);
+COMMENT ON TABLE takeback.connectors IS
+    'What all workers share of each connector: its token bucket, and whether an outage pauses it.';
+"""
+
 # As in the revision before, and the lane, the priority and the ordering beside it.
 RECORD = """
 CREATE FUNCTION takeback.record(
@@ -167,7 +185,7 @@ CREATE INDEX intents_waiting ON takeback.intents (look_at) WHERE state = 'waitin
 
 def upgrade() -> None:
     """Adds what this release needs; nothing that the release before uses is changed."""
-    for part in (IN_DOUBT, LANES, RECORD, WAITING):
+    for part in (IN_DOUBT, LANES, CONNECTORS, RECORD, WAITING):
         op.execute(part)
 
 
