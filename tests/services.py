@@ -30,17 +30,24 @@ def server(port: int) -> str:
     return f"127.0.0.1:{port}"
 
 
-def program(name: str) -> str:
-    """The path of a program."""
-    path = shutil.which(name)
-    if path is None:
-        raise Missing(f"no program {name!r} on the PATH")
-    return path
+def program(*names: str) -> str:
+    """The path of a program, of the first of these that there is."""
+    for path in map(shutil.which, names):
+        if path is not None:
+            return path
+    raise Missing(f"no program {names[0]!r} on the PATH")
+
+
+def rabbitmq() -> str:
+    """RabbitMQ itself: the script on Debian's PATH turns everybody away but two users."""
+    program("epmd")
+    return program("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
 
 
 PROBES: Mapping[str, Callable[[], str]] = {
-    "redis": lambda: server(6379),
-    "rabbitmq": lambda: server(5672),
+    # Brokers are started by whoever wants one, on free ports: tests kill and wipe them.
+    "redis": lambda: program("redis-server", "valkey-server"),
+    "rabbitmq": rabbitmq,
     "chromium": lambda: program("chromium"),
     "node": lambda: program("node"),
 }

@@ -20,7 +20,7 @@ from dramatiq.broker import MessageProxy
 from dramatiq.middleware import Middleware
 
 from takeback import Takeback
-from takeback.dispatch.pace import Pace
+from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.responder import Responder
 from takeback.dispatch.work import Identity
 from takeback.log import logger
@@ -39,9 +39,14 @@ class Shift(Middleware):
     """Carries out what this process is woken for, from the start of its worker to the end."""
 
     def __init__(self, app: Takeback) -> None:
+        """Raises InvalidSettings when the times of the settings and of the rows contradict."""
         self._app = app
+        lease = timedelta(seconds=app.settings.lease_seconds)
+        self._pace = Pace(lease=lease, stop_seconds_max=STOP_SECONDS_MAX)
+        check_pace(self._pace, app.registry)
         self._responder: Responder | None = None
         self._thread: threading.Thread | None = None
+        self._is_ending = False
         self._has_failed = False
 
     def carry_out(self, wanted: Identity) -> bool:
@@ -55,8 +60,7 @@ class Shift(Middleware):
 
     def after_worker_boot(self, broker: Broker, worker: Any) -> None:
         """As many attempts beside each other as dramatiq has threads that wait for them."""
-        pace = Pace(lease=timedelta(seconds=self._app.settings.lease_seconds))
-        pace = replace(pace, concurrency=worker.worker_threads, stop_seconds_max=STOP_SECONDS_MAX)
+        pace = replace(self._pace, concurrency=worker.worker_threads)
         name = f"{socket.gethostname()}:{os.getpid()}"
         context = self._app.context
         self._responder = Responder(context, pace, name=name, monotonic=context.monotonic)
@@ -66,6 +70,7 @@ class Shift(Middleware):
 
     def before_worker_shutdown(self, broker: Broker, worker: Any) -> None:
         """Nothing more is begun; what runs is finished or handed back."""
+        self._is_ending = True
         if self._responder is not None:
             self._responder.stop()
 
@@ -85,12 +90,12 @@ class Shift(Middleware):
         assert self._responder is not None
         try:
             self._responder.run()
-        except BaseException as problem:
-            # A fault that stays: the process manager starts another, and somebody sees it.
-            self._has_failed = True
-            logger.error("responder_ended", exc_info=problem)
-            os.kill(os.getpid(), signal.SIGTERM)
-            raise
+        finally:
+            if not self._is_ending:
+                # A fault that stays, or too many attempts that hang: another process is rid of it.
+                self._has_failed = True
+                logger.error("responder_ended", abandoned=self._responder.abandoned)
+                os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Tally(Middleware):

@@ -21,7 +21,7 @@ from takeback.dispatch.crew import crew_of
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.work import Identity
-from takeback.dispatch.worker import FAULTS_MAX, TROUBLE_PAUSES
+from takeback.dispatch.worker import ABANDONED_MAX, FAULTS_MAX, TROUBLE_PAUSES
 from takeback.log import logger
 from takeback.model import errors
 
@@ -90,13 +90,19 @@ class Responder:
         and again.
         """
         try:
-            while not self._is_stopping:
+            while not self._is_stopping and not self._is_exhausted():
                 self._tried_turn()
             self._crew.stop()
         finally:
             self.stop()
             self._crew.leave()
             self._let_go()
+
+    def _is_exhausted(self) -> bool:
+        if self._crew.abandoned < ABANDONED_MAX * self._pace.concurrency:
+            return False
+        logger.error("worker_exhausted", abandoned=self._crew.abandoned)
+        return True
 
     def _tried_turn(self) -> None:
         try:
