@@ -6,6 +6,7 @@ Programs of every supported major that is installed are found; a test names what
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -39,7 +40,12 @@ class Server:
     @property
     def url(self) -> str:
         """As a superuser, through a socket in the server's own directory."""
-        return f"postgresql://postgres@/postgres?host={self.directory}"
+        return f"postgresql://postgres@/postgres?host={self.directory}&port={self.port}"
+
+    @property
+    def port(self) -> str:
+        """Where it listens, and what its socket is called after."""
+        return self.settings.get("port", "5432")
 
     def run(self, program: str, *arguments: str) -> str:
         """Runs a program of the installation as the server's account; answers with what it says."""
@@ -129,6 +135,30 @@ def server(binaries: Binaries, **settings: str) -> Iterator[Server]:
             yield one
         finally:
             one.stop(hard=True)
+
+
+@contextmanager
+def standby(of: Server, **settings: str) -> Iterator[Server]:
+    """A replica of a running server, following it; gone at the end."""
+    with directory() as home:
+        of.run(
+            "pg_basebackup",
+            *("-h", str(of.directory), "-p", of.port, "-U", "postgres", "-D", f"{home}/data"),
+            "--checkpoint=fast",
+            "--write-recovery-conf",
+        )
+        one = Server(binaries=of.binaries, account=of.account, directory=home, settings=settings)
+        one.start()
+        try:
+            yield one
+        finally:
+            one.stop(hard=True)
+
+
+def free_port() -> str:
+    """A port of this machine that nobody listens on at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return str(found.getsockname()[1])
 
 
 @contextmanager

@@ -316,31 +316,16 @@ def test_a_log_that_was_dumped_and_restored_elsewhere_goes_on_at_the_old_checkpo
 
 
 def test_a_replica_is_refused_by_name_and_still_proves_the_log(scribe: Scribe):
-    with migrated_server() as own, cluster.directory() as home:
+    with migrated_server() as own:
         with psycopg.connect(own.url) as tx:
             recorded(tx, scribe.entry())
-        own.run(
-            "pg_basebackup",
-            "-h",
-            str(own.directory),
-            "-U",
-            "postgres",
-            "-D",
-            f"{home}/data",
-            "--checkpoint=fast",
-            "--write-recovery-conf",
-        )
-        replica = cluster.Server(binaries=own.binaries, account=own.account, directory=home)
-        replica.start()
-        try:
+        with cluster.standby(own) as replica:
             with pytest.raises(DatabaseUnavailable, match="replica"):
                 read(replica.url)
             database = Database(replica.url)
             assert until(lambda: verify(database).intents, "the replica to follow") == 1
             assert verify(database).problems == ()
             database.close()
-        finally:
-            replica.stop(hard=True)
 
 
 def test_a_role_that_sees_no_activity_is_told_the_process_all_the_same(

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.rows import tuple_row
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, InvalidatePoolError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
@@ -80,11 +80,17 @@ class Database:
         Raises DatabaseUnavailable or RetryTransaction; after the former, the commit may still
         have happened.
         """
-        with self._heeding(), translated(), Session(self.engine) as session, session.begin():
-            tx = adopt(session)
-            tx.owned = True
-            with _writable(tx):
-                yield tx
+        tx: Tx | None = None
+        with self._heeding():
+            try:
+                with translated(), Session(self.engine) as session, session.begin():
+                    tx = adopt(session)
+                    tx.owned = True
+                    yield tx
+            except NoTransaction as problem:
+                if tx is None or not _is_for_want_of_writes(problem, tx):
+                    raise
+                raise DatabaseUnavailable(_READ_ONLY_NOW) from problem
 
     @contextmanager
     def statements(self, *, for_work: bool = False) -> Iterator[Tx]:
@@ -132,18 +138,12 @@ _READ_ONLY_NOW = (
 )
 
 
-@contextmanager
-def _writable(tx: Tx) -> Iterator[None]:
+def _is_for_want_of_writes(problem: NoTransaction, tx: Tx) -> bool:
     """Tells a server that takes no writes from a transaction that somebody made read-only."""
-    try:
-        yield
-    except NoTransaction as problem:
-        cause = problem.__cause__
-        if not isinstance(cause, psycopg.Error) or cause.sqlstate != READ_ONLY:
-            raise
-        if _takes_no_writes(tx) is False:
-            raise
-        raise DatabaseUnavailable(_READ_ONLY_NOW) from problem
+    cause = problem.__cause__
+    cause = cause.orig if isinstance(cause, DBAPIError) else cause
+    is_refused = isinstance(cause, psycopg.Error) and cause.sqlstate == READ_ONLY
+    return is_refused and _takes_no_writes(tx) is not False
 
 
 def _takes_no_writes(tx: Tx) -> bool | None:
