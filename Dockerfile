@@ -1,5 +1,5 @@
 # docker build -t takeback .
-# docker build -t takeback --build-arg EXTRAS=dramatiq .
+# docker build -t takeback --build-arg EXTRAS=dramatiq,embedded .
 
 FROM python:3.13-slim AS build
 WORKDIR /src
@@ -7,7 +7,8 @@ COPY requirements.lock ./
 # The lock's versions, as constraints: the image gets only what it asks for, in the versions that were tested.
 RUN sed -nE 's/^([A-Za-z0-9._-]+==[^ ;]+).*/\1/p' requirements.lock > /constraints.txt
 COPY . .
-ARG EXTRAS=""
+# dramatiq: one image for the worker, the ticker and the actors.
+ARG EXTRAS="dramatiq"
 RUN python -m venv /app \
     && /app/bin/pip install --no-cache-dir --constraint /constraints.txt ".${EXTRAS:+[$EXTRAS]}" \
     && /app/bin/pip uninstall --yes pip

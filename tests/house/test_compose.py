@@ -52,6 +52,24 @@ def test_whoever_waits_for_a_service_waits_until_it_is_ready(compose):
         assert condition == (ready or "service_completed_successfully")
 
 
+def test_actors_and_ticker_are_woken_by_a_broker_that_is_there(compose):
+    services = compose["services"]
+    url = services["ticker"]["environment"]["TAKEBACK_BROKER_URL"]
+    assert url == services["actors"]["environment"]["TAKEBACK_BROKER_URL"]
+    user, password = (
+        services["rabbitmq"]["environment"][f"RABBITMQ_DEFAULT_{one}"] for one in ("USER", "PASS")
+    )
+    assert f"amqp://{user}:{password}@rabbitmq:5672/" in url
+    assert {"redis", "rabbitmq", "migrate"} <= services["actors"]["depends_on"].keys()
+
+
+def test_the_image_has_what_its_programs_want(compose):
+    """One image for all of them, and dramatiq is an extra."""
+    extras = (ROOT / "Dockerfile").read_text().partition("ARG EXTRAS=")[2].splitlines()[0]
+    assert "dramatiq" in extras
+    assert compose["services"]["actors"]["entrypoint"] == ["dramatiq"]
+
+
 def test_what_is_built_here_is_built_from_the_file_beside_it(compose):
     built = [it["build"] for it in compose["services"].values() if "build" in it]
     assert built

@@ -1,0 +1,166 @@
+"""Who is woken for an intent carries it out as a worker does, and nobody waits for nothing."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from takeback.dispatch.pace import Pace
+from takeback.dispatch.responder import Responder
+from takeback.dispatch.work import Identity, identity
+from takeback.model.errors import InvalidSettings
+from tests.dispatch.office import Office
+from tests.dispatch.shift import SECONDS_MAX, Door, Watch, eventually
+
+
+class Respond:
+    """A responder at work, and callers that wait for it."""
+
+    def __init__(self, office: Office, **paces: Any) -> None:
+        self.office = office
+        self.watch = Watch()
+        self.responder = Responder(office.context, Pace(**paces), name="r1", monotonic=self.watch)
+        self._callers = ThreadPoolExecutor(16)
+        self._thread = threading.Thread(target=self.responder.run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self, ref: str | None) -> Future[bool]:
+        """Somebody was woken for it."""
+        return self._callers.submit(self.responder.carry_out, named(self.office, ref))
+
+    def stop(self) -> None:
+        self.responder.stop()
+        if self._thread.ident is not None:
+            self._thread.join(SECONDS_MAX)
+        assert not self._thread.is_alive()
+        self._callers.shutdown()
+
+
+def named(office: Office, ref: str | None) -> Identity:
+    return identity(office.show(ref or "").entry.intent)
+
+
+@pytest.fixture
+def respond(office: Office) -> Iterator[Respond]:
+    respond = Respond(office)
+    respond.start()
+    yield respond
+    respond.stop()
+
+
+def test_who_is_woken_for_something_due_returns_when_it_is_settled(respond, office, world):
+    refs = [office.call(None, tool, {"to": "dana"}).ref for tool in ("send_letter", "pay", "ship")]
+    woken = [respond.wake(ref) for ref in refs]
+    assert [one.result(SECONDS_MAX) for one in woken] == [True] * 3
+    assert [office.state(ref) for ref in refs] == ["succeeded"] * 3
+    assert respond.responder.claimed == 3
+
+
+def test_an_approved_local_call_is_carried_out_too(respond, office):
+    ref = office.call(None, "open_case", {"to": "dana"}, principal="agent:a").ref
+    office.approve(None, ref or "", principal="robin")
+    assert respond.wake(ref).result(SECONDS_MAX)
+    assert office.state(ref) == "succeeded"
+
+
+def test_who_is_woken_for_nothing_returns_at_once(respond, office, world):
+    held = office.call(None, "hold_letter", {"to": "held"}).ref
+    assert respond.wake(held).result(SECONDS_MAX)
+    assert respond.responder.carry_out(("default", UUID(int=7)))
+    assert respond.responder.carry_out(("somebody else", UUID(int=7)))
+    assert office.state(held) == "held" and world.calls == []
+
+
+def test_two_that_are_woken_for_one_wait_for_one_attempt(respond, office, world):
+    door = Door()
+    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    ref = office.call(None, "ship", {"to": "dana"}).ref
+    first = respond.wake(ref)
+    door.knocked()
+    second = respond.wake(ref)
+    other = office.call(None, "send_letter", {"to": "robin"}).ref
+    assert respond.wake(other).result(SECONDS_MAX), "who is busy with one goes on with others"
+    assert not first.done() and not second.done()
+    door.open()
+    assert first.result(SECONDS_MAX) and second.result(SECONDS_MAX)
+    assert world.called("dana") == 1
+
+
+def test_no_more_is_claimed_than_threads_are_free(office, world):
+    """What waits in a process of ours would be claimed and not begun, and others could do it."""
+    respond = Respond(office, concurrency=2)
+    door = Door()
+    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    refs = [office.call(None, "ship", {"to": f"dana-{n}"}).ref for n in range(4)]
+    respond.start()
+    woken = [respond.wake(ref) for ref in refs]
+    door.knocked(2)
+    assert sorted(office.state(ref) for ref in refs) == ["due", "due", "executing", "executing"]
+    door.open()
+    assert all(one.result(SECONDS_MAX) for one in woken)
+    respond.stop()
+    assert [office.state(ref) for ref in refs] == ["succeeded"] * 4
+
+
+def test_an_attempt_that_hangs_is_given_up_and_who_waited_for_it_goes_on(respond, office, world):
+    door = Door()
+    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    ref = office.call(None, "ship", {"to": "dana"}).ref
+    woken = respond.wake(ref)
+    door.knocked()
+    respond.watch.seconds += 3600
+    assert woken.result(SECONDS_MAX)
+    assert office.state(ref) == "in_doubt" and respond.responder.abandoned == 1
+    door.open()
+    eventually(lambda: office.state(ref) == "succeeded", "its late answer is written down")
+
+
+def test_who_is_told_to_stop_finishes_what_runs_and_says_what_it_has_not_begun(office, world):
+    respond = Respond(office, concurrency=1)
+    door = Door()
+    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    running, waiting = (office.call(None, "ship", {"to": to}).ref for to in ("a", "b"))
+    respond.start()
+    first = respond.wake(running)
+    door.knocked()
+    second = respond.wake(waiting)
+    eventually(lambda: len(respond.responder._handed) == 1, "the second is handed over")
+    respond.responder.stop()
+    door.open()
+    assert first.result(SECONDS_MAX) is True
+    assert second.result(SECONDS_MAX) is False, "somebody else has to be woken"
+    assert not respond.wake(waiting).result(SECONDS_MAX)
+    respond.stop()
+    assert (office.state(running), office.state(waiting)) == ("succeeded", "due")
+
+
+def test_while_the_database_is_away_who_was_woken_waits(respond, office, database_url, caplog):
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    wanted = named(office, ref)
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute("ALTER TABLE takeback.intents RENAME TO gone")
+        admin.execute(BROKEN)
+        woken = ThreadPoolExecutor(1).submit(respond.responder.carry_out, wanted)
+        eventually(lambda: "responder_waits" in caplog.text, "it waits")
+        assert not woken.done()
+        admin.execute("DROP VIEW takeback.intents")
+        admin.execute("ALTER TABLE takeback.gone RENAME TO intents")
+    assert woken.result(SECONDS_MAX)
+    assert office.state(ref) == "succeeded"
+
+
+BROKEN = """
+CREATE VIEW takeback.intents AS SELECT g.* FROM takeback.gone AS g
+WHERE pg_terminate_backend(pg_backend_pid())
+"""
+
+
+def test_times_that_contradict_are_refused_at_the_start(office):
+    with pytest.raises(InvalidSettings, match="concurrency"):
+        Responder(office.context, Pace(concurrency=0), name="r", monotonic=Watch())
