@@ -115,13 +115,9 @@ MUTANTS = {
         tests=("tests/dispatch/test_fencing.py",),
     ),
     "claimed without a lock": Mutant(
-        file="ledger/locking.py",
-        old="""{_IS_RUNNING}
-ORDER BY i.due_at LIMIT CAST(:limit AS int) FOR UPDATE OF i SKIP LOCKED
-""",
-        new="""{_IS_RUNNING}
-ORDER BY i.due_at LIMIT CAST(:limit AS int)
-""",
+        file="ledger/claiming.py",
+        old="ORDER BY i.lane, i.priority, i.due_at LIMIT q.room FOR UPDATE OF i SKIP LOCKED) AS i",
+        new="ORDER BY i.lane, i.priority, i.due_at LIMIT q.room) AS i",
         tests=("tests/dispatch/test_claim.py", "-k", "wake_up"),
     ),
     "recorded beside the caller's transaction": Mutant(

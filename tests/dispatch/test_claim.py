@@ -12,7 +12,7 @@ from takeback.client.batching import Call
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Identity, identity
-from takeback.ledger.locking import AGENDA, LOCK_DUE
+from takeback.ledger.claiming import AGENDA, LOCK_DUE
 from tests.dispatch.office import ROWS, Office
 
 TOOLS = '{"send_letter": 1, "restore": 1}'
@@ -156,7 +156,7 @@ def test_who_sits_on_one_intent_does_not_stop_the_others(database_url, office, w
 
 def test_a_hundred_thousand_that_wait_do_not_slow_what_is_ready(database_url, office):
     """procrastinate #1599, river #785: future jobs stalled or slowed ready ones."""
-    letters(office, 100)
+    letters(office, 50)
     with psycopg.connect(database_url) as connection:
         few = {s.name: pages_touched(connection, s) for s in (LOCK_DUE, AGENDA)}
         connection.execute(MANY_HELD)
@@ -180,7 +180,17 @@ def pages_touched(connection: psycopg.Connection, statement: Any) -> int:
     """How many pages a statement reads, wherever they lie: its cost without a clock."""
     plan = connection.execute(
         f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}",
-        {"tools": TOOLS, "limit": 100, "tenant": None},
+        {
+            "tools": TOOLS,
+            "limit": 100,
+            "tenant": None,
+            "everywhere": True,
+            "lanes": [""],
+            "priorities": [0],
+            "lows": [0],
+            "rooms": [100],
+            "opens": [0],
+        },
     ).fetchone()
     assert plan is not None
     top = plan[0][0]["Plan"]

@@ -35,7 +35,15 @@ WANTED = json.dumps(
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "act": {"tenant": TENANT, "intent": ID},
-    "agenda": {"tools": TOOLS, "tenant": None},
+    "agenda": {
+        "tools": TOOLS,
+        "tenant": None,
+        "everywhere": True,
+        "lanes": [""],
+        "priorities": [0],
+        "lows": [0],
+        "opens": [0],
+    },
     "append": {"intents": "{}", "events": "[{}]", "bodies": "[{}]"},
     "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
     "attempts_spared": {"tenants": [TENANT], "ids": [ID]},
@@ -90,7 +98,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "limit": 50,
     },
     "lock": {"tenant": TENANT, "ids": [ID]},
-    "lock_due": {"tools": TOOLS, "limit": 100, "tenant": TENANT},
+    "lock_due": {
+        "tools": TOOLS,
+        "tenant": TENANT,
+        "lanes": ["", "stripe"],
+        "priorities": [0, 0],
+        "lows": [0, 0],
+        "rooms": [100, 100],
+        "limit": 100,
+    },
     "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
     "lock_lanes": {"names": ["lane-7"]},

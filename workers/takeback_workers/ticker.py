@@ -27,7 +27,7 @@ from takeback.dispatch.pace import Pace
 from takeback.dispatch.sweep import Sweep
 from takeback.dispatch.work import Identity
 from takeback.dispatch.worker import FAULTS_MAX, SWEEP_SECONDS, TROUBLE_PAUSES
-from takeback.ledger.locking import Agenda, Due
+from takeback.ledger.claiming import Agenda, Due
 from takeback.log import logger
 from takeback.model import errors
 from takeback.process import NO_LEDGER, stoppable

@@ -6,7 +6,8 @@ its scope. What is frozen, and what somebody else is summing up, is left as it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,19 +17,14 @@ from takeback.client.limiting import BUSY, Entered, release
 from takeback.client.local import sealed_body
 from takeback.client.permission import person_first
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import APPROVE, Read
+from takeback.declare import APPROVE, Read, Remote
+from takeback.dispatch.lane import Lanes
 from takeback.dispatch.pace import Pace
+from takeback.dispatch.queue import Queues, fitting
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load
 from takeback.ledger.appending import Change, append
-from takeback.ledger.locking import (
-    Agenda,
-    Taken,
-    Waiting,
-    agenda,
-    lock_due,
-    lock_wanted,
-    waiting,
-)
+from takeback.ledger.claiming import Agenda, Waiting, agenda, lock_due, waiting
+from takeback.ledger.locking import Taken, lock_wanted
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
@@ -44,10 +40,15 @@ _RUNS = (State.CLAIMED, State.EXECUTING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """What a claim took: ``count`` intents, and ``works`` for those that can be run."""
+    """What a claim took: ``count`` intents, and ``works`` for those that can be run.
+
+    ``taken`` are they as they were before, ``left`` those that it passed by although they are due.
+    """
 
     count: int
     works: Sequence[Work]
+    taken: Sequence[Taken] = ()
+    left: Sequence[Taken] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Dispatcher:
     context: Context
     pace: Pace
     worker: str
+    lanes: Lanes = field(default_factory=Lanes)
     _busy: set[str] = field(default_factory=set, init=False)
 
     def run_once(self, limit: int) -> Claimed:
@@ -66,29 +68,36 @@ class Dispatcher:
         worker to die before the call, a repeat under the key would be harmless. What can't be run
         is parked there, and what is over a limit waits for a person or is refused.
         """
+        limit = min(limit, self.pace.batch_max)
         with self.context.database.transaction() as tx:
-            due = lock_due(
-                tx,
-                {name: version for name, version in self._tools.items() if name not in self._busy},
-                min(limit, self.pace.batch_max),
-                tenant=self.tenant,
-            )
-            self._busy.clear()
-            return self._claim_taken(tx, due)
+            knew = self._queues.has_looked
+            passed_by = frozenset(self._busy)
+            claimed = self._claim_due(tx, limit, passed_by)
+            if knew and not claimed.count and not claimed.left:
+                self._queues.look_everywhere()
+                claimed = self._claim_due(tx, limit, passed_by)
+        self._queues.pass_by(claimed.taken, claimed.left)
+        return claimed
 
     def claim(self, wanted: Sequence[Identity]) -> Claimed:
         """Claims those of ``wanted`` that are due, as ``run_once`` does; the rest is left as it is.
 
-        What nobody may claim now (held, claimed, settled, unknown, frozen) is no work.
+        What nobody may claim now (held, claimed, settled, unknown, frozen) is no work, nor what its
+        lane has no room for.
         """
         with self.context.database.transaction() as tx:
+            rooms = self.lanes.rooms(tx, self._queues.lanes)
             due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
-            return self._claim_taken(tx, due)
+            return self._claim_taken(tx, fitting(due, rooms))
+
+    def look_everywhere(self) -> None:
+        """Has the next look find what lies below the marks, and lanes that nobody has named."""
+        self._queues.look_everywhere()
 
     def agenda(self) -> Agenda:
         """When there is something to do next."""
         with self.context.database.statements(for_work=True) as tx:
-            return agenda(tx, self._tools, tenant=self.tenant)
+            return self._look(tx)
 
     def waiting(self, limit: int) -> Waiting:
         """What there is to be claimed now, for whoever wakes others."""
@@ -100,18 +109,46 @@ class Dispatcher:
         """Whose intents are carried out; None is every tenant's."""
         return None if self.pace.all_tenants else self.context.tenant
 
+    def _look(self, tx: Tx) -> Agenda:
+        everywhere = not self._queues.has_looked
+        found = agenda(
+            tx,
+            self._tools,
+            self._queues.to_look_at(),
+            everywhere=everywhere,
+            tenant=self.tenant,
+        )
+        if everywhere:
+            self._queues.learn(found)
+        return found
+
+    def _claim_due(self, tx: Tx, limit: int, passed_by: Collection[str]) -> Claimed:
+        if not self._queues.has_looked:
+            self._look(tx)
+        tools = {name: version for name, version in self._tools.items() if name not in passed_by}
+        queues = self._queues.to_claim(self.lanes.rooms(tx, self._queues.lanes), limit)
+        due = lock_due(tx, tools, queues, limit, tenant=self.tenant)
+        self._busy.clear()
+        return self._claim_taken(tx, due)
+
     def _claim_taken(self, tx: Tx, due: Sequence[Taken]) -> Claimed:
-        taken = [one for one in due if not one.is_frozen]
-        if not taken:
-            return Claimed(count=0, works=())
-        loaded = load(self.context, tx, [one.intent for one in taken])
-        intents = append(tx, self._changes(tx, taken, loaded))
+        loaded = load(self.context, tx, [one.intent for one in due if not one.is_frozen])
+        changes = self._changes(tx, [one for one in due if not one.is_frozen], loaded)
+        intents = append(tx, changes)
         works = [
             what.with_intent(intent)
             for intent in intents
             if isinstance(what := loaded[identity(intent)], Work) and intent.state in _RUNS
         ]
-        return Claimed(count=len(intents), works=works)
+        if works:
+            self.lanes.took(tx, Counter(work.intent.lane for work in works))
+        changed = {identity(intent) for intent in intents}
+        return Claimed(
+            count=len(intents),
+            works=works,
+            taken=[change.taken for change in changes],
+            left=[one for one in due if identity(one.intent) not in changed],
+        )
 
     def _changes(
         self, tx: Tx, taken: Sequence[Taken], loaded: Mapping[Identity, Work | Unfit]
@@ -164,6 +201,11 @@ class Dispatcher:
         elif isinstance(what, Work) and what.is_keyed:
             events += decide(claimed, commands.Begin(lease=self.pace.lease), taken.now)
         return Change(taken=taken, events=events)
+
+    @cached_property
+    def _queues(self) -> Queues:
+        effects = [bound.effect for bound in self.context.registry]
+        return Queues({e.connector for e in effects if isinstance(e, Remote) and e.connector})
 
     @cached_property
     def _tools(self) -> Mapping[str, int]:

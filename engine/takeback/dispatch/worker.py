@@ -21,7 +21,7 @@ from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.pulse import PULSE_SECONDS, Pulse
 from takeback.dispatch.sweep import Sweep
-from takeback.ledger.locking import Agenda
+from takeback.ledger.claiming import Agenda
 from takeback.log import logger
 from takeback.model import errors
 
@@ -38,6 +38,10 @@ SLEEP_SECONDS_MIN = 0.01
 
 SWEEP_SECONDS = 1.0
 """How often a worker sweeps that always has something to claim."""
+
+LOOK_QUICK_SECONDS = 0.05
+LOOK_SHARE = 20
+"""A look everywhere that is not quick takes at most this part of a worker's time."""
 
 BATCH_SECONDS = 1.0
 """A claim is right when its last attempt begins within this time."""
@@ -81,6 +85,9 @@ class Worker:
         self._batch = pace.concurrency
         self._claimed_at: float | None = None
         self._sweep_at = monotonic() + SWEEP_SECONDS
+        self._look_at = monotonic()
+        self._is_look_due = False
+        self._has_claimed = False
         self._succeeded_at = monotonic()
         self._pulse_at = monotonic() + PULSE_SECONDS
         self._turns = 0
@@ -175,7 +182,27 @@ class Worker:
         if room == 0:
             self._sweep_when_time()
             return False
-        return self._rest(self._dispatcher.agenda(), drain=drain)
+        return self._rest(self._agenda(drain=drain), drain=drain)
+
+    def _agenda(self, *, drain: bool) -> Agenda:
+        """Above the low marks after a claim; everywhere before a rest, and to end a drain."""
+        if self._has_claimed and not drain:
+            agenda = self._dispatcher.agenda()
+            is_due = agenda.due_in is not None and agenda.due_in <= timedelta(0)
+            self._is_look_due = not is_due
+            if is_due or self._monotonic() < self._look_at:
+                return agenda
+        self._has_claimed = self._is_look_due = False
+        return self._look_everywhere()
+
+    def _look_everywhere(self) -> Agenda:
+        before = self._monotonic()
+        self._dispatcher.look_everywhere()
+        agenda = self._dispatcher.agenda()
+        now = self._monotonic()
+        took = now - before
+        self._look_at = now + (took * LOOK_SHARE if took > LOOK_QUICK_SECONDS else 0.0)
+        return agenda
 
     def _room(self) -> int:
         """How many intents may be claimed now: none while some still wait for a thread."""
@@ -190,6 +217,7 @@ class Worker:
         self._claimed_at = before
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
         self._is_more_due = claimed.count == room
+        self._has_claimed = self._has_claimed or claimed.count > 0
         self._fruitless = 0 if claimed.count else self._fruitless + 1
 
     def _adapt_batch(self) -> None:
@@ -204,6 +232,8 @@ class Worker:
     def _sweep_when_time(self) -> None:
         if self._monotonic() >= self._sweep_at:
             self._sweep_once()
+            if self._monotonic() >= self._look_at:
+                self._look_everywhere()
 
     def _sweep_once(self) -> int:
         swept = self._sweep.run_once()
@@ -235,6 +265,8 @@ class Worker:
         spans = [span if span > 0 else held for span in spans_until if span is not None]
         if self._crew.open:
             spans.append(HELD_SECONDS)
+        if self._is_look_due:
+            spans.append(self._look_at - self._monotonic())
         return max(min([*spans, self._pace.idle_seconds_max]), SLEEP_SECONDS_MIN)
 
 

@@ -1,0 +1,272 @@
+"""Finding what may be claimed: lane by lane, and in each lane by priority.
+
+What is due in one lane at one priority is a *queue*: a stretch of the index ``intents_lane``, the
+longest due first. A lane that is paused is left out, so that what waits in it stands in nobody's
+way.
+
+What has been claimed stays in the index as dead entries until a vacuum, and for as long as some old
+snapshot may see them: a claim would walk them all. So each queue has a *low mark*, the instant
+before which nothing is due that was visible when it was looked for. What commits with an older due
+instant lies below it; whoever keeps marks must look everywhere again from time to time, which is
+what ``agenda`` does of a queue that has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from takeback.ledger.locking import (
+    IS_CLAIMABLE,
+    IS_FROZEN,
+    IS_RUNNING,
+    OF_TENANT,
+    RUNNABLE,
+    STOPPED,
+    TAKEN,
+    Taken,
+    taken_of,
+)
+from takeback.ledger.projection import STORED_COLUMNS
+from takeback.ledger.statement import Statement
+from takeback.ledger.transaction import Tx
+
+EVER_US = -62_135_596_800_000_000
+"""The year 1: before everything that is due."""
+
+_IN_QUEUE = """(i.lane, i.priority, i.due_at) >= (q.lane, q.priority, takeback.instant(q.low_us))
+          AND (i.lane, i.priority, i.due_at) <= (q.lane, q.priority,"""
+"""One stretch of ``intents_lane``, said so that no other index can be thought to do: of the due
+instants of all lanes together the planner would make its way through those of a paused one."""
+
+LOCK_DUE = Statement(
+    name="lock_due",
+    sentence="Takes a batch of what may be claimed now, queue by queue, the longest due first.",
+    index="intents_lane",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
+{STOPPED},
+taken AS MATERIALIZED (
+    SELECT {STORED_COLUMNS}
+    FROM barrier
+    CROSS JOIN unnest(CAST(:lanes AS text[]), CAST(:priorities AS smallint[]),
+                      CAST(:lows AS bigint[]), CAST(:rooms AS int[]))
+        AS q (lane, priority, low_us, room)
+    CROSS JOIN LATERAL (
+        SELECT {STORED_COLUMNS} FROM takeback.intents AS i
+        WHERE {_IN_QUEUE} (SELECT takeback.now())) AND {IS_CLAIMABLE}
+        ORDER BY i.lane, i.priority, i.due_at LIMIT q.room FOR UPDATE OF i SKIP LOCKED) AS i
+    LIMIT CAST(:limit AS int))
+SELECT {TAKEN}, {IS_FROZEN} FROM taken AS i
+"""),
+)
+"""The queues come in the order in which they are given: nothing sorts them anew."""
+
+AGENDA = Statement(
+    name="agenda",
+    sentence="Says how long until something falls due, a lease is over or a request lapses.",
+    index="intents_lane",
+    lock="none",
+    text=text(f"""
+WITH RECURSIVE found (lane, priority) AS (
+    (SELECT i.lane, i.priority FROM takeback.intents AS i
+     WHERE CAST(:everywhere AS boolean) AND i.state IN ('held', 'due')
+     ORDER BY i.lane, i.priority LIMIT 1)
+    UNION ALL
+    SELECT n.lane, n.priority
+    FROM found AS f CROSS JOIN LATERAL (
+        SELECT i.lane, i.priority FROM takeback.intents AS i
+        WHERE i.state IN ('held', 'due') AND (i.lane, i.priority) > (f.lane, f.priority)
+        ORDER BY i.lane, i.priority LIMIT 1) AS n
+), {STOPPED},
+known AS MATERIALIZED (
+    SELECT q.lane, q.priority, q.low_us, q.opens_us
+    FROM unnest(CAST(:lanes AS text[]), CAST(:priorities AS smallint[]), CAST(:lows AS bigint[]),
+                CAST(:opens AS bigint[])) AS q (lane, priority, low_us, opens_us)
+), queue AS MATERIALIZED (
+    SELECT k.lane, k.priority, k.low_us, k.opens_us FROM known AS k
+    UNION ALL
+    SELECT f.lane, f.priority, CAST({EVER_US} AS bigint), coalesce(
+        (SELECT max(k.opens_us) FROM known AS k WHERE k.lane = f.lane), CAST({EVER_US} AS bigint))
+    FROM found AS f
+    WHERE NOT EXISTS (SELECT FROM known AS k WHERE k.lane = f.lane AND k.priority = f.priority)
+), first AS MATERIALIZED (
+    SELECT q.lane, q.priority, q.opens_us, d.due_us
+    FROM queue AS q LEFT JOIN LATERAL (
+        SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
+        WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
+          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}
+        ORDER BY i.lane, i.priority, i.due_at LIMIT 1) AS d ON true
+)
+SELECT takeback.micros(takeback.now()),
+       (SELECT min(greatest(f.due_us, f.opens_us)) FROM first AS f WHERE f.due_us IS NOT NULL),
+       (SELECT takeback.micros(i.lease_until) FROM takeback.intents AS i
+        WHERE i.state IN ('claimed', 'executing') AND {OF_TENANT}
+        ORDER BY i.lease_until LIMIT 1),
+       (SELECT takeback.micros(i.expires_at) FROM takeback.intents AS i
+        WHERE i.state = 'awaiting_approval' AND i.expires_at IS NOT NULL AND {OF_TENANT}
+        ORDER BY i.expires_at LIMIT 1),
+       (SELECT json_agg(json_build_array(f.lane, f.priority, f.due_us)) FROM first AS f)
+"""),
+)
+"""``everywhere`` finds queues that nobody has named, by leaps from one to the next."""
+
+WAITING = Statement(
+    name="waiting",
+    sentence="Lists a batch of what may be claimed now, and how long until the next falls due.",
+    index="intents_due",
+    lock="none",
+    text=text(f"""
+WITH {STOPPED},
+due AS (
+    SELECT i.tenant, i.id, i.version FROM takeback.intents AS i WHERE {IS_CLAIMABLE}
+    ORDER BY i.due_at LIMIT CAST(:limit AS int)),
+later AS (
+    SELECT i.due_at FROM takeback.intents AS i
+    WHERE i.state IN ('held', 'due') AND i.due_at > (SELECT takeback.now())
+      AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}
+    ORDER BY i.due_at LIMIT 1)
+SELECT d.tenant, CAST(d.id AS text), d.version, CAST(NULL AS bigint) FROM due AS d
+UNION ALL
+SELECT NULL, NULL, NULL, takeback.micros(l.due_at) - takeback.micros(takeback.now())
+FROM later AS l
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What is due in ``lane`` at ``priority``.
+
+    Nothing before ``low_us`` is looked at, at most ``room`` are claimed, and before ``opens_us``
+    nothing of it counts as due. Instants are the database's, in microseconds.
+    """
+
+    lane: str
+    priority: int
+    low_us: int = EVER_US
+    room: int = 0
+    opens_us: int = EVER_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agenda:
+    """How long until a worker has something to do; None when nothing is planned.
+
+    ``queues`` are those that were looked at or found, each with the first due instant in it as its
+    low mark; ``now_us`` is when, by the database's clock.
+    """
+
+    due_in: timedelta | None
+    lease_over_in: timedelta | None
+    request_over_in: timedelta | None
+    queues: Sequence[Queue] = ()
+    now_us: int = EVER_US
+
+    @property
+    def sweep_in(self) -> timedelta | None:
+        """How long until there is something to sweep: what nobody does in time, or holds on to."""
+        spans = [one for one in (self.lease_over_in, self.request_over_in) if one is not None]
+        return min(spans, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An intent that may be claimed now, as far as a look can tell; it has this version."""
+
+    tenant: str
+    id: UUID
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits to be claimed, the longest due first, and how long until the next joins it."""
+
+    due: Sequence[Due]
+    next_in: timedelta | None
+
+
+def lock_due(
+    tx: Tx, tools: Mapping[str, int], queues: Sequence[Queue], limit: int, *, tenant: str | None
+) -> list[Taken]:
+    """At most ``limit`` claimable intents of ``tenant`` (None: of all), queue after queue.
+
+    ``tools`` are those that the worker has, with the versions of their rows. All queues of a lane
+    have the same room, and share it. What was frozen a moment ago may be among them, and says so.
+    """
+    open_ = [queue for queue in queues if queue.room > 0]
+    if not open_:
+        return []
+    parameters = {
+        "tools": json.dumps(dict(tools)),
+        "lanes": [queue.lane for queue in open_],
+        "priorities": [queue.priority for queue in open_],
+        "lows": [queue.low_us for queue in open_],
+        "rooms": [min(queue.room, limit) for queue in open_],
+        "limit": limit,
+        "tenant": tenant,
+    }
+    left = {queue.lane: queue.room for queue in open_}
+    kept = []
+    for one in [taken_of(row) for row in tx.rows(LOCK_DUE, parameters)]:
+        left[one.intent.lane] -= 1
+        if left[one.intent.lane] >= 0:
+            kept.append(one)
+    return kept
+
+
+def agenda(
+    tx: Tx,
+    tools: Mapping[str, int],
+    queues: Sequence[Queue] = (),
+    *,
+    everywhere: bool = True,
+    tenant: str | None = None,
+) -> Agenda:
+    """When a worker of ``tenant`` (None: of all) that has ``tools`` has something to do next.
+
+    ``queues`` are looked at above their low marks; ``everywhere`` looks for others too.
+    """
+    parameters = {
+        "tools": json.dumps(dict(tools)),
+        "tenant": tenant,
+        "everywhere": everywhere,
+        "lanes": [queue.lane for queue in queues],
+        "priorities": [queue.priority for queue in queues],
+        "lows": [queue.low_us for queue in queues],
+        "opens": [queue.opens_us for queue in queues],
+    }
+    now_us, due_us, lease_us, request_us, firsts = tx.row(AGENDA, parameters)
+    given = {(queue.lane, queue.priority): queue for queue in queues}
+    return Agenda(
+        due_in=_until(now_us, due_us),
+        lease_over_in=_until(now_us, lease_us),
+        request_over_in=_until(now_us, request_us),
+        queues=[
+            replace(
+                given.get((lane, priority)) or Queue(lane=lane, priority=priority),
+                low_us=EVER_US if first_us is None else first_us,
+            )
+            for lane, priority, first_us in firsts or ()
+        ],
+        now_us=now_us,
+    )
+
+
+def waiting(tx: Tx, tools: Mapping[str, int], limit: int, *, tenant: str | None) -> Waiting:
+    """At most ``limit`` of what ``lock_due`` would take now; nothing is locked."""
+    rows = tx.rows(WAITING, {"tools": json.dumps(dict(tools)), "limit": limit, "tenant": tenant})
+    due = [Due(row[0], UUID(row[1]), row[2]) for row in rows if row[0] is not None]
+    spans = [timedelta(microseconds=row[3]) for row in rows if row[0] is None]
+    return Waiting(due=due, next_in=min(spans, default=None))
+
+
+def _until(now_us: int, then_us: int | None) -> timedelta | None:
+    return None if then_us is None else timedelta(microseconds=then_us - now_us)
