@@ -13,7 +13,7 @@ from takeback.dispatch.pace import Pace
 from takeback.dispatch.responder import Responder
 from takeback.dispatch.work import Identity, identity
 from takeback.model.errors import InvalidSettings
-from tests.dispatch.office import Office
+from tests.dispatch.office import Called, Office, World
 from tests.dispatch.shift import SECONDS_MAX, Door, Watch, eventually
 
 
@@ -40,6 +40,16 @@ class Respond:
             self._thread.join(SECONDS_MAX)
         assert not self._thread.is_alive()
         self._callers.shutdown()
+
+
+def keep_behind(door: Door, world: World) -> None:
+    """What is shipped waits there before it arrives."""
+
+    def ship(called: Called) -> Any:
+        door.wait()
+        return world.arrive(called)
+
+    world.on["ship"] = ship
 
 
 def named(office: Office, ref: str | None) -> Identity:
@@ -79,7 +89,7 @@ def test_who_is_woken_for_nothing_returns_at_once(respond, office, world):
 
 def test_two_that_are_woken_for_one_wait_for_one_attempt(respond, office, world):
     door = Door()
-    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    keep_behind(door, world)
     ref = office.call(None, "ship", {"to": "dana"}).ref
     first = respond.wake(ref)
     door.knocked()
@@ -96,7 +106,7 @@ def test_no_more_is_claimed_than_threads_are_free(office, world):
     """What waits in a process of ours would be claimed and not begun, and others could do it."""
     respond = Respond(office, concurrency=2)
     door = Door()
-    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    keep_behind(door, world)
     refs = [office.call(None, "ship", {"to": f"dana-{n}"}).ref for n in range(4)]
     respond.start()
     woken = [respond.wake(ref) for ref in refs]
@@ -110,7 +120,7 @@ def test_no_more_is_claimed_than_threads_are_free(office, world):
 
 def test_an_attempt_that_hangs_is_given_up_and_who_waited_for_it_goes_on(respond, office, world):
     door = Door()
-    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    keep_behind(door, world)
     ref = office.call(None, "ship", {"to": "dana"}).ref
     woken = respond.wake(ref)
     door.knocked()
@@ -124,7 +134,7 @@ def test_an_attempt_that_hangs_is_given_up_and_who_waited_for_it_goes_on(respond
 def test_who_is_told_to_stop_finishes_what_runs_and_says_what_it_has_not_begun(office, world):
     respond = Respond(office, concurrency=1)
     door = Door()
-    world.on["ship"] = lambda called: (door.wait(), world.arrive(called))[1]
+    keep_behind(door, world)
     running, waiting = (office.call(None, "ship", {"to": to}).ref for to in ("a", "b"))
     respond.start()
     first = respond.wake(running)

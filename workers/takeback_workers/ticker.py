@@ -96,6 +96,7 @@ class Ticker:
         name: str,
         sleep: Callable[[float], object],
         stopping: Callable[[], bool],
+        monotonic: Callable[[], float],
         stands_in: bool = False,
     ) -> None:
         self.ticked = Ticked()
@@ -106,7 +107,7 @@ class Ticker:
         self._sleep = sleep
         self._stopping = stopping
         self._stands_in = stands_in
-        self._monotonic = app.context.monotonic
+        self._monotonic = monotonic
         self._dispatcher = Dispatcher(app.context, pace, name)
         self._sweep = Sweep(app.context, tenant=self._dispatcher.tenant)
         self._published: dict[Identity, _Published] = {}
@@ -279,6 +280,7 @@ def tick(app: Takeback, *, stand_in: bool) -> Ticked:
                 name=name,
                 sleep=stop.sleep,
                 stopping=stop.asked,
+                monotonic=app.context.monotonic,
                 stands_in=stand_in,
             )
             logger.info("ticker_started", ticker=name, stands_in=stand_in)

@@ -1,0 +1,46 @@
+"""docs/workers.md names tests that are there, and its numbers are those of the code."""
+
+import pytest
+
+from takeback.settings import Settings
+from takeback_workers import broker, shift, ticker
+from takeback_workers.wake_up import Priority, queue_of
+from tests.docs.page import read
+from tests.docs.test_guarantees_page import names_of_tests
+
+PAGE = read("docs/workers.md")
+NAMED = sorted({span for span in PAGE.spans if span.startswith("test_")})
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_each_test_that_the_page_names_is_there(name: str):
+    assert name in names_of_tests()
+
+
+def test_the_page_shows_each_of_its_promises():
+    assert len(NAMED) >= 10
+    for table in PAGE.tables:
+        if "shown by" in table.header:
+            assert all("`test_" in cell for cell in table.column("shown by"))
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "amqp", "amqps"])
+def test_each_kind_of_broker_that_the_page_names_is_taken(scheme: str):
+    assert f"`{scheme}://`" in PAGE.text
+    assert Settings(broker_url=f"{scheme}://h").broker_url == f"{scheme}://h"
+
+
+def test_the_queues_are_called_as_the_page_says():
+    assert queue_of("shop", Priority.HIGH) in PAGE.text
+    assert all(f"`{one.value}`" in PAGE.text for one in Priority)
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code():
+    assert f"{ticker.WINDOW:,} unclaimed" in PAGE.text
+    assert f"after {ticker.TROUBLE_PAUSES[0]} s and up to {ticker.TROUBLE_PAUSES[-1]:g} s" in (
+        PAGE.text
+    )
+    assert f"itself after {ticker.STAND_IN_SECONDS:g} s" in PAGE.text
+    assert shift.STOP_SECONDS_MAX == 6.0 and "for six seconds" in PAGE.text
+    assert 1000 / broker.POLL_MS_MAX == 5 and "five times a second" in PAGE.text
+    assert ticker.LOOK_SECONDS_MAX == 2.0 and "within about two seconds" in PAGE.text
