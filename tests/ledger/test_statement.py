@@ -172,7 +172,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "snapshots": {"tenants": [TENANT], "ids": [ID]},
     "thaw": {"tenant": None, "tool": "a", "run": None, "reason": "why", "by": "dana"},
     "try_scopes": {"locks": [-7]},
-    "waiting": {"tools": TOOLS, "limit": 100, "tenant": None},
+    "waiting": {
+        "tools": TOOLS,
+        "tenant": None,
+        "lanes": ["", ""],
+        "priorities": [0, 1],
+        "lows": [0, 0],
+        "rooms": [100, 0],
+        "opens": [0, 0],
+    },
     "walk_bodies": {
         "tenant": TENANT,
         "id": ID,

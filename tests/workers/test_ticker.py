@@ -6,11 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from takeback.client.batching import Call
 from takeback_workers.broker import Post
 from takeback_workers.ticker import AGAIN_SECONDS, AGAIN_SECONDS_BEHIND, WINDOW, Ticker
 from takeback_workers.wake_up import Priority
 from tests.workers.server import Server
-from tests.workers.yard import Yard
+from tests.workers.yard import Yard, open_yard
 
 
 class Tick:
@@ -40,8 +41,6 @@ class Tick:
 
 @pytest.fixture
 def redis_yard(database_url: str, redis_server: Server, tmp_path: Any) -> Iterator[Yard]:
-    from tests.workers.yard import open_yard
-
     if redis_server.child is None:
         redis_server.start()
     with open_yard(database_url, redis_server, tmp_path, f"tick-{tmp_path.name[-20:]}") as yard:
@@ -122,8 +121,6 @@ def test_it_sleeps_until_the_next_instant_that_is_due_and_no_longer_than_two_sec
 
 def test_no_more_wait_at_once_than_a_window(tick: Tick):
     """So little is lost with a broker, and so little grows old."""
-    from takeback.client.batching import Call
-
     more = 5
     calls = [Call(tool="send", arguments={"to": f"dana-{n}"}) for n in range(WINDOW + more)]
     tick.yard.app.call_many(None, calls)
@@ -132,6 +129,15 @@ def test_no_more_wait_at_once_than_a_window(tick: Tick):
     worker = tick.yard.app.worker(name="w", sleep=lambda _: None, stopping=lambda: True)
     claimed = worker._dispatcher.run_once(more).count
     assert tick.turn() == claimed == more
+
+
+def test_a_backlog_that_fills_its_window_does_not_hide_what_is_urgent(tick: Tick):
+    calls = [Call(tool="whenever", arguments={"to": f"dana-{n}"}) for n in range(WINDOW + 5)]
+    tick.yard.app.call_many(None, calls)
+    tick.yard.call("urgent", "dana")
+    tick.yard.call("send", "dana")
+    assert tick.turn() == WINDOW + 2
+    assert tick.post.lengths() == {Priority.HIGH: 1, Priority.DEFAULT: 1, Priority.LOW: WINDOW}
 
 
 def test_while_its_broker_is_away_it_waits_ever_longer_and_then_wakes_for_all(tick: Tick):

@@ -15,15 +15,17 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
 from takeback import Takeback, log
+from takeback.declare import NORMAL
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace
+from takeback.dispatch.pulse import PULSE_SECONDS
 from takeback.dispatch.sweep import Sweep
 from takeback.dispatch.work import Identity
 from takeback.dispatch.worker import FAULTS_MAX, SWEEP_SECONDS, TROUBLE_PAUSES
@@ -35,7 +37,7 @@ from takeback_workers.broker import NO_BROKER, Post
 from takeback_workers.wake_up import Priority
 
 WINDOW = 1000
-"""So many wake-ups may wait at once: more would only grow old, and be lost with the broker."""
+"""So many wake-ups of a kind may wait at once: more would only grow old, or be lost together."""
 
 DOUBLINGS_MAX = 5
 """So often is the time doubled after which it is published once more."""
@@ -50,6 +52,8 @@ AGAIN_SECONDS = 2.0
 
 AGAIN_SECONDS_BEHIND = 60.0
 """The same where others wait in the queue: it stands behind them, most likely."""
+
+EVERYWHERE_SECONDS = 1.0
 
 STAND_IN_SECONDS = 5.0
 """A broker that restarts is waited for this long; then a ticker that stands in begins."""
@@ -78,7 +82,9 @@ class Ticked:
 
 def priority_of(due: Due) -> Priority:
     """In which queue a wake-up stands: the one place that says so."""
-    return Priority.DEFAULT
+    if due.priority == NORMAL:
+        return Priority.DEFAULT
+    return Priority.HIGH if due.priority > NORMAL else Priority.LOW
 
 
 class Ticker:
@@ -113,6 +119,8 @@ class Ticker:
         self._published: dict[Identity, _Published] = {}
         self._look_seconds = LOOK_SECONDS_MAX
         self._sweep_at = self._monotonic()
+        self._pulse_at = self._monotonic() + PULSE_SECONDS
+        self._look_everywhere_at = self._monotonic()
         self._probe_at = self._monotonic()
         self._away_since: float | None = None
         self._troubles = 0
@@ -145,6 +153,12 @@ class Ticker:
             self._sleep(TROUBLE_PAUSES[min(self._faults, len(TROUBLE_PAUSES)) - 1])
         else:
             self._troubles = self._faults = 0
+            self._say_pulse()
+
+    def _say_pulse(self) -> None:
+        if self._monotonic() >= self._pulse_at:
+            self._pulse_at = self._monotonic() + PULSE_SECONDS
+            logger.info("ticker_pulse", unclaimed=len(self._published), **asdict(self.ticked))
 
     def _wait_out(self, problem: errors.Unavailable) -> None:
         pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
@@ -153,6 +167,10 @@ class Ticker:
         self._sleep(pause)
 
     def _turn(self) -> None:
+        if self._monotonic() >= self._look_everywhere_at:
+            # What commits late lies below the marks, and lanes of other releases are not known.
+            self._look_everywhere_at = self._monotonic() + EVERYWHERE_SECONDS
+            self._dispatcher.look_everywhere()
         agenda = self._dispatcher.agenda()
         self._sweep_when_time(agenda)
         next_in = agenda.due_in
@@ -185,7 +203,7 @@ class Ticker:
             self._remember(one)
         self._back_again()
         # Whoever finds something may find more soon; who finds a full window certainly does.
-        if wanted or len(due) == WINDOW:
+        if wanted or len(due) >= WINDOW:
             self._look_seconds = LOOK_SECONDS_MIN
         else:
             self._look_seconds = min(self._look_seconds * 2, LOOK_SECONDS_MAX)

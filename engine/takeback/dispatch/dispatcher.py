@@ -100,9 +100,12 @@ class Dispatcher:
             return self._look(tx)
 
     def waiting(self, limit: int) -> Waiting:
-        """What there is to be claimed now, for whoever wakes others."""
-        with self.context.database.statements() as tx:
-            return waiting(tx, self._tools, limit, tenant=self.tenant)
+        """What there is to be claimed now, for whoever wakes others: ``limit`` of each queue."""
+        with self.context.database.transaction() as tx:
+            if not self._queues.has_looked:
+                self._look(tx)
+            queues = self._queues.to_claim(self.lanes.rooms(tx, self._queues.lanes), limit)
+            return waiting(tx, self._tools, queues, tenant=self.tenant)
 
     @property
     def tenant(self) -> str | None:

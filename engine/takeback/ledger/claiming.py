@@ -119,25 +119,41 @@ SELECT takeback.micros(takeback.now()),
 
 WAITING = Statement(
     name="waiting",
-    sentence="Lists a batch of what may be claimed now, and how long until the next falls due.",
-    index="intents_due",
+    sentence="Lists what may be claimed now, queue by queue, and how long until more falls due.",
+    index="intents_lane",
     lock="none",
     text=text(f"""
 WITH {STOPPED},
-due AS (
-    SELECT i.tenant, i.id, i.version FROM takeback.intents AS i WHERE {IS_CLAIMABLE}
-    ORDER BY i.due_at LIMIT CAST(:limit AS int)),
-later AS (
-    SELECT i.due_at FROM takeback.intents AS i
-    WHERE i.state IN ('held', 'due') AND i.due_at > (SELECT takeback.now())
-      AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}
-    ORDER BY i.due_at LIMIT 1)
-SELECT d.tenant, CAST(d.id AS text), d.version, CAST(NULL AS bigint) FROM due AS d
+queue AS MATERIALIZED (
+    SELECT q.lane, q.priority, q.low_us, q.room, q.opens_us
+    FROM unnest(CAST(:lanes AS text[]), CAST(:priorities AS smallint[]), CAST(:lows AS bigint[]),
+                CAST(:rooms AS int[]), CAST(:opens AS bigint[]))
+        AS q (lane, priority, low_us, room, opens_us)
+), due AS MATERIALIZED (
+    SELECT i.tenant, i.id, i.version, i.priority
+    FROM queue AS q CROSS JOIN LATERAL (
+        SELECT i.tenant, i.id, i.version, i.priority FROM takeback.intents AS i
+        WHERE {_IN_QUEUE} (SELECT takeback.now())) AND {IS_CLAIMABLE}
+        ORDER BY i.lane, i.priority, i.due_at LIMIT q.room) AS i
+), later AS MATERIALIZED (
+    SELECT min(greatest(d.due_us, q.opens_us)) AS due_us
+    FROM (SELECT o.lane, o.priority, o.opens_us, o.room,
+                 CASE WHEN o.room > 0 THEN takeback.micros(takeback.now()) + 1 ELSE o.low_us END
+                     AS low_us
+          FROM queue AS o) AS q
+    CROSS JOIN LATERAL (
+        SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
+        WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
+          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}
+        ORDER BY i.lane, i.priority, i.due_at LIMIT 1) AS d
+)
+SELECT d.tenant, CAST(d.id AS text), d.version, d.priority, CAST(NULL AS bigint) FROM due AS d
 UNION ALL
-SELECT NULL, NULL, NULL, takeback.micros(l.due_at) - takeback.micros(takeback.now())
-FROM later AS l
+SELECT NULL, NULL, NULL, NULL, l.due_us - takeback.micros(takeback.now()) FROM later AS l
+WHERE l.due_us IS NOT NULL
 """),
 )
+"""Of a queue that is closed nothing is listed, and what waits in it falls due when it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,18 +192,19 @@ class Agenda:
         return min(spans, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """An intent that may be claimed now, as far as a look can tell; it has this version."""
+    """An intent that may be claimed now, as far as a look can tell, at the version it has."""
 
     tenant: str
     id: UUID
     version: int
+    priority: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits to be claimed, the longest due first, and how long until the next joins it."""
+    """What waits to be claimed, queue by queue, and how long until more joins it."""
 
     due: Sequence[Due]
     next_in: timedelta | None
@@ -260,11 +277,29 @@ def agenda(
     )
 
 
-def waiting(tx: Tx, tools: Mapping[str, int], limit: int, *, tenant: str | None) -> Waiting:
-    """At most ``limit`` of what ``lock_due`` would take now; nothing is locked."""
-    rows = tx.rows(WAITING, {"tools": json.dumps(dict(tools)), "limit": limit, "tenant": tenant})
-    due = [Due(row[0], UUID(row[1]), row[2]) for row in rows if row[0] is not None]
-    spans = [timedelta(microseconds=row[3]) for row in rows if row[0] is None]
+def waiting(
+    tx: Tx, tools: Mapping[str, int], queues: Sequence[Queue], *, tenant: str | None
+) -> Waiting:
+    """What ``lock_due`` would take now of ``queues``, as much as each has room for.
+
+    Nothing is locked.
+    """
+    parameters = {
+        "tools": json.dumps(dict(tools)),
+        "tenant": tenant,
+        "lanes": [queue.lane for queue in queues],
+        "priorities": [queue.priority for queue in queues],
+        "lows": [queue.low_us for queue in queues],
+        "rooms": [queue.room for queue in queues],
+        "opens": [queue.opens_us for queue in queues],
+    }
+    rows = tx.rows(WAITING, parameters)
+    due = [
+        Due(tenant=row[0], id=UUID(row[1]), version=row[2], priority=row[3])
+        for row in rows
+        if row[0] is not None
+    ]
+    spans = [timedelta(microseconds=row[4]) for row in rows if row[0] is None]
     return Waiting(due=due, next_in=min(spans, default=None))
 
 

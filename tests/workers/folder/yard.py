@@ -14,7 +14,18 @@ from typing import Literal
 from pydantic import BaseModel
 
 from takeback import Attempt, Takeback
-from takeback.declare import BLIND, DIFFERS, KEYED, Catalog, Remote, Tool, hours, seconds
+from takeback.declare import (
+    BLIND,
+    DIFFERS,
+    HIGH,
+    KEYED,
+    LOW,
+    Catalog,
+    Remote,
+    Tool,
+    hours,
+    seconds,
+)
 
 
 class Parcel(BaseModel):
@@ -40,6 +51,8 @@ CATALOG = Catalog(
     row("send", Remote(upstream=BLIND, attempt_seconds_max=1.0)),
     row("hold", Remote(upstream=BLIND, window=seconds(60), attempt_seconds_max=1.0)),
     row("bill", Remote(upstream=KEYED(ttl=hours(24)), attempt_seconds_max=1.0)),
+    row("urgent", Remote(upstream=BLIND, attempt_seconds_max=1.0, priority=HIGH)),
+    row("whenever", Remote(upstream=BLIND, attempt_seconds_max=1.0, priority=LOW)),
     row("freight", Remote(upstream=BLIND, attempt_seconds_max=20.0, renew_lease=True)),
 )
 
@@ -61,6 +74,6 @@ def leave(arguments: Parcel, attempt: Attempt) -> str:
     return "left"
 
 
-HANDLERS = dict.fromkeys(("send", "hold", "bill", "freight"), leave)
+HANDLERS = dict.fromkeys(("send", "hold", "bill", "urgent", "whenever", "freight"), leave)
 
 app = Takeback(CATALOG, handlers=HANDLERS)
