@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from takeback.client import approving, batching, calling, looking, restoring
+from takeback.client import approving, batching, calling, looking, resolving, restoring
 from takeback.client.batching import Call
 from takeback.client.handing import hand_over, hand_over_all
 from takeback.client.preview_tool import PREVIEW, call_preview, preview
@@ -202,6 +202,26 @@ class Takeback(Desk):
         )
         return hand_over(answer, Door.DECIDE)
 
+    def retry(self, tx: object, ref: str, *, principal: str) -> Envelope:
+        """A person has what is parked, or has failed, tried again: the next attempt of the intent.
+
+        What may have happened may happen twice: who says so knows better. Twice is once. Refusals
+        are envelopes. Raises RetryTransaction.
+        """
+        answer = resolving.retry(self.context, tx, ref, principal=principal)
+        return hand_over(answer, Door.DECIDE)
+
+    def resolve(
+        self, tx: object, ref: str, as_: str, *, principal: str, note: str | None = None
+    ) -> Envelope:
+        """A person has found out what became of what is in doubt, or parked.
+
+        ``as_`` is "succeeded" or "failed"; ``note`` says how they know, for persons, and can be
+        forgotten. Twice is once. Refusals are envelopes. Raises RetryTransaction.
+        """
+        answer = resolving.resolve(self.context, tx, ref, as_, principal=principal, note=note)
+        return hand_over(answer, Door.DECIDE)
+
     def status(self, ref: str, *, tx: object = None) -> Envelope:
         """What became of a ref: the lean answer as it is now."""
         return hand_over(looking.ask_status(self.context, tx, ref), Door.STATUS)
@@ -314,6 +334,18 @@ class Takeback(Desk):
             lambda t: self.decide(
                 t, ref, decision, principal=principal, expect=expect, reason=reason
             ),
+        )
+
+    async def aretry(self, tx: object, ref: str, *, principal: str) -> Envelope:
+        """``retry`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(tx, lambda t: self.retry(t, ref, principal=principal))
+
+    async def aresolve(
+        self, tx: object, ref: str, as_: str, *, principal: str, note: str | None = None
+    ) -> Envelope:
+        """``resolve`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(
+            tx, lambda t: self.resolve(t, ref, as_, principal=principal, note=note)
         )
 
     async def astatus(self, ref: str, *, tx: object = None) -> Envelope:

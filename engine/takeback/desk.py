@@ -128,6 +128,15 @@ class Desk:
         """A Local call that a person has approved may take a lease, and the server ends it then."""
         return max(ANSWER_SECONDS_MAX, self.settings.lease_seconds + PATIENCE_BEYOND_SECONDS)
 
+    @property
+    def pace(self) -> Pace:
+        """How a worker of this app paces itself, as far as the settings say."""
+        asked = self.settings.reconcile_seconds
+        return Pace(
+            lease=timedelta(seconds=self.settings.lease_seconds),
+            reconcile=None if asked is None else timedelta(seconds=asked),
+        )
+
     def show(self, ref: str, *, tx: object = None) -> Shown:
         """One intent with its timeline. Raises NoSuchRef and DatabaseUnavailable."""
         shown = self._read(tx, lambda t: looking.show(self.context, t, ref))
@@ -230,7 +239,7 @@ class Desk:
         pace: Pace | None = None,
     ) -> Worker:
         """An embedded worker. Raises InvalidSettings when its times contradict each other."""
-        pace = pace or Pace(lease=timedelta(seconds=self.settings.lease_seconds))
+        pace = pace or self.pace
         check_pace(pace, self.registry)
         return Worker(
             self.context,

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -25,7 +24,6 @@ from typing import Any
 from takeback import log
 from takeback import settings as settings_room
 from takeback.app import Takeback
-from takeback.dispatch.pace import Pace
 from takeback.log import logger
 from takeback.model import errors
 from takeback.model.errors import InvalidSettings
@@ -182,8 +180,7 @@ def work(
     waited for.
     """
     log.configure(app.settings.log)
-    lease = timedelta(seconds=app.settings.lease_seconds)
-    pace = Pace(lease=lease, all_tenants=all_tenants)
+    pace = replace(app.pace, all_tenants=all_tenants)
     if concurrency is not None:
         pace = replace(pace, concurrency=concurrency)
     name = f"{socket.gethostname()}:{os.getpid()}"

@@ -33,6 +33,7 @@ class _Values(BaseModel):
     log: Literal["console", "json"] = "console"
     key_secret: str | None = Field(default=None, min_length=16)
     lease_seconds: float = Field(default=30.0, gt=0)
+    reconcile_seconds: float | None = Field(default=None, gt=0)
     data_directory: str | None = None
 
 
@@ -43,6 +44,7 @@ _EXPECTED = {
     "log": "console or json",
     "key_secret": "at least 16 characters",
     "lease_seconds": "more than 0 seconds",
+    "reconcile_seconds": "more than lease_seconds",
 }
 
 
@@ -51,7 +53,9 @@ class Settings:
     """What an app is set to. ``sources`` says where each value came from. Raises InvalidSettings.
 
     ``database_url`` None means the embedded Postgres in ``data_directory`` (None: the user's own
-    data directory). ``lease_seconds`` is how long a worker owns what it has claimed.
+    data directory). ``lease_seconds`` is how long a worker owns what it has claimed, and
+    ``reconcile_seconds`` how long after its begin an attempt in doubt is asked about (None: a
+    second longer).
     """
 
     database_url: str | None = None
@@ -61,6 +65,7 @@ class Settings:
     log: str = "console"
     key_secret: str | None = field(default=None, repr=False)
     lease_seconds: float = 30.0
+    reconcile_seconds: float | None = None
     data_directory: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ NAMES = [
     "log",
     "key_secret",
     "lease_seconds",
+    "reconcile_seconds",
     "data_directory",
 ]
 

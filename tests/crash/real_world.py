@@ -9,9 +9,9 @@ from typing import Any
 
 from takeback.connectors.smtp import Email, SmtpServer, mailer
 from takeback.declare import Tool
-from takeback.model.handler import Attempt, Handler, Original
+from takeback.model.handler import Absent, Attempt, Handler, Original
 from takeback.testing import MailServer
-from tests.dispatch.office import Called, file_case, unfile_case
+from tests.dispatch.office import CAN_BE_ASKED, KEEP_KEYS, Called, file_case, unfile_case
 
 LETTERS = ("send_letter", "hold_letter")
 
@@ -73,11 +73,19 @@ class RealWorld:
         def restore(original: Original, attempt: Attempt) -> None:
             self._arrive(f"un{tool}", original.arguments.to, attempt)
 
-        return Handler(perform=perform, restore=restore if tool in ("pay", "ship") else None)
+        def find(arguments: Any, attempt: Attempt) -> Any:
+            key = attempt.provider_key
+            return {"found": key} if any(c.key == key for c in self.effects) else Absent()
+
+        return Handler(
+            perform=perform,
+            restore=restore if tool in ("pay", "ship") else None,
+            find=find if tool in CAN_BE_ASKED else None,
+        )
 
     def _arrive(self, tool: str, to: str, attempt: Attempt) -> None:
         line = {"tool": tool, "to": to, "note": "", "key": attempt.provider_key, "number": 0}
-        if tool in ("pay", "unpay") and any(c.key == attempt.provider_key for c in self.effects):
+        if tool in KEEP_KEYS and any(c.key == attempt.provider_key for c in self.effects):
             return
         file = os.open(self._file, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         os.write(file, json.dumps(line).encode() + b"\n")

@@ -6,7 +6,7 @@ The process that plays may die; whoever looks on has connections of its own, and
 
 import itertools
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -29,6 +29,10 @@ _NUMBERS = itertools.count(1)
 
 IN_THE_WORLD = frozenset({"succeeded", "restoring", "restored", "restore_failed"})
 UNKNOWN = frozenset({"in_doubt", "parked"})
+CARRIED_OUT = ("send_letter", "hold_letter", "pay", "ship", "haul", "grant", "wire", "charge")
+REPEATED = frozenset({"pay", "wire", "charge"})
+"""Whose provider keeps our key, or says that nothing has arrived: called again all the same."""
+
 UNFINISHED = frozenset({"recorded", "due", "claimed", "executing"})
 
 
@@ -121,7 +125,12 @@ class Site:
 
     def is_anything_open(self) -> bool:
         """Whether time alone still changes something."""
-        return any(row.state in UNFINISHED or row.state == "held" for row in self.rows())
+        return any(
+            row.state in UNFINISHED
+            or row.state == "held"
+            or (row.state == "in_doubt" and row.restored_via is None)
+            for row in self.rows()
+        )
 
     def has_business_row(self) -> bool:
         """Whether the caller's own row is there."""
@@ -141,6 +150,13 @@ class Site:
         return called - sum(one.tool == tool for one in self.world.refused)
 
 
+def expect(site: Site, *, tool: str, count: int, states: Sequence[str]) -> list[str]:
+    """What is wrong where there are not so many intents of a tool, or in other states."""
+    own = [row.state for row in site.rows() if row.tool == tool]
+    problems = [] if len(own) == count else [f"{len(own)} of {tool}, expected {count}"]
+    return problems + [f"{tool} is {state}" for state in own if state not in states]
+
+
 def _entropy(count: int) -> bytes:
     """Random, but for the dice that spread retries: they fall high, so that points come alike."""
     return b"\xff" * count if count == DICE_BYTES else secrets.token_bytes(count)
@@ -150,6 +166,7 @@ def _staged(stage: Stage, name: str, handler: Handler) -> Handler:
     return Handler(
         perform=stage.face(name, handler.perform),
         restore=stage.face(f"un{name}", handler.restore) if handler.restore else None,
+        find=stage.face(f"find {name}", handler.find) if handler.find else None,
     )
 
 
@@ -157,7 +174,7 @@ def broken(site: Site) -> list[str]:
     """What is not as it must be, whatever has happened and whoever died; [] when all is well."""
     rows = site.rows()
     problems = [f"{r.ref} is left {r.state}" for r in rows if r.state in UNFINISHED]
-    for tool in ("send_letter", "hold_letter", "pay", "ship", "haul", "grant"):
+    for tool in CARRIED_OUT:
         own = [r for r in rows if r.tool == tool]
         sure = sum(r.state in IN_THE_WORLD for r in own)
         unknown = sum(r.state in UNKNOWN for r in own)
@@ -165,7 +182,7 @@ def broken(site: Site) -> list[str]:
         if not sure <= effects <= sure + unknown:
             states = [r.state for r in own]
             problems.append(f"{tool}: {effects} in the world, and the ledger says {states}")
-        if tool != "pay" and site.calls(tool) > len(own):
+        if tool not in REPEATED and site.calls(tool) > len(own):
             problems.append(f"{tool}: called {site.calls(tool)} times for {len(own)} intents")
     problems += _broken_restores(site, rows)
     return problems

@@ -143,8 +143,8 @@ def test_a_killed_process_leaves_what_a_simulated_death_leaves(name, theatre, ne
     "point, state, letters",
     [
         ("after COMMIT", "succeeded", 1),
-        ("before call send_letter", "in_doubt", 0),
-        ("after call send_letter", "in_doubt", 1),
+        ("before call send_letter", "parked", 0),
+        ("after call send_letter", "parked", 1),
     ],
     ids=["claimed", "begun", "accepted by the mail server"],
 )
@@ -152,7 +152,7 @@ def test_a_worker_killed_on_the_way_loses_nothing_and_sends_nothing_twice(
     point, state, letters, theatre
 ):
     """archestra #5580: killed between claim and send, it is delivered. orbit #407, prosper202 #147:
-    committed there and killed before recording, it is in doubt, and never sent again."""
+    committed there and killed before recording, a person has to find out; never sent again."""
     name = "carry out, blind"
     points = theatre.play(name, prepared(theatre, name), None)["points"]
     site = prepared(theatre, name)

@@ -19,7 +19,8 @@ from takeback.dispatch.work import Work
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import NotDispatched, Rejected
 from takeback.testing.crash import Stage
-from tests.crash.site import Site
+from tests.crash import doubt
+from tests.crash.site import REPEATED, Site, expect
 from tests.dispatch.office import Office
 
 
@@ -37,15 +38,10 @@ class Workflow:
     """Whether the caller's row and the intent are there together, or neither is."""
 
 
-def _expect(site: Site, *, tool: str, count: int, states: Sequence[str]) -> list[str]:
-    own = [row.state for row in site.rows() if row.tool == tool]
-    problems = [] if len(own) == count else [f"{len(own)} of {tool}, expected {count}"]
-    return problems + [f"{tool} is {state}" for state in own if state not in states]
-
-
 def _sent(tool: str, *, count: int = 1) -> Callable[[Site], list[str]]:
-    """All are recorded and carried out, or in doubt."""
-    return lambda site: _expect(site, tool=tool, count=count, states=("succeeded", "in_doubt"))
+    """All are recorded and carried out, or a person has to find out, where nobody else can."""
+    ends = ("succeeded",) if tool in REPEATED else ("succeeded", "parked")
+    return lambda site: expect(site, tool=tool, count=count, states=ends)
 
 
 BUSINESS = "INSERT INTO public.cases (name) VALUES (%s) ON CONFLICT DO NOTHING"
@@ -291,11 +287,11 @@ def _unreadable(site: Site, office: Office) -> None:
 
 
 def _parked(site: Site) -> list[str]:
-    return [*_expect(site, tool="pay", count=1, states=("parked",)), *_sent("send_letter")(site)]
+    return [*expect(site, tool="pay", count=1, states=("parked",)), *_sent("send_letter")(site)]
 
 
 def _recorded_once(site: Site) -> list[str]:
-    return _expect(site, tool="hold_letter", count=1, states=("succeeded", "in_doubt"))
+    return expect(site, tool="hold_letter", count=1, states=("succeeded", "parked"))
 
 
 def _many(site: Site) -> list[str]:
@@ -303,20 +299,20 @@ def _many(site: Site) -> list[str]:
 
 
 def _filed(site: Site) -> list[str]:
-    problems = _expect(site, tool="file_case", count=1, states=("succeeded",))
+    problems = expect(site, tool="file_case", count=1, states=("succeeded",))
     return problems if site.has_business_row() else [*problems, "the row is not there"]
 
 
 def _one_of_two(site: Site) -> list[str]:
     states = sorted(row.state for row in site.rows())
-    expected = (["failed", "succeeded"], ["failed", "in_doubt"])
+    expected = (["failed", "succeeded"], ["failed", "parked"])
     problems = [] if states in expected else [f"they are {states}"]
     sent = site.effects("send_letter") + site.effects("pay")
     return problems if sent <= 1 else [*problems, f"{sent} have left"]
 
 
 def _opened(site: Site) -> list[str]:
-    problems = _expect(site, tool="open_case", count=1, states=("succeeded",))
+    problems = expect(site, tool="open_case", count=1, states=("succeeded",))
     return problems if site.has_business_row() else [*problems, "the row is not there"]
 
 
@@ -324,35 +320,37 @@ def _not_granted(state: str) -> Callable[[Site], list[str]]:
     """Nothing has happened, and nobody was even called."""
 
     def check(site: Site) -> list[str]:
-        problems = _expect(site, tool="grant", count=1, states=(state,))
+        problems = expect(site, tool="grant", count=1, states=(state,))
         return problems if site.calls("grant") == 0 else [*problems, "it was carried out"]
 
     return check
 
 
 def _never_left(site: Site) -> list[str]:
-    problems = _expect(site, tool="hold_letter", count=1, states=("cancelled",))
+    problems = expect(site, tool="hold_letter", count=1, states=("cancelled",))
     return problems if site.effects("hold_letter") == 0 else [*problems, "it left all the same"]
 
 
 def _refused_for_good(site: Site) -> list[str]:
-    problems = _expect(site, tool="send_letter", count=1, states=("failed", "in_doubt"))
+    problems = expect(site, tool="send_letter", count=1, states=("failed", "parked"))
     return problems if site.effects("send_letter") == 0 else [*problems, "it arrived"]
 
 
 def _unfiled(site: Site) -> list[str]:
-    problems = _expect(site, tool="file_case", count=1, states=("restored",))
+    problems = expect(site, tool="file_case", count=1, states=("restored",))
     return [*problems, "the row is still there"] if site.has_business_row() else problems
 
 
 def _done_anew(site: Site) -> list[str]:
     states = sorted(row.state for row in site.rows() if row.tool == "hold_letter")
-    expected = (["cancelled", "succeeded"], ["cancelled", "in_doubt"])
+    expected = (["cancelled", "succeeded"], ["cancelled", "parked"])
     return [] if states in expected else [f"hold_letter is {states}"]
 
 
 def _compensated(tool: str) -> Callable[[Site], list[str]]:
-    return lambda site: _expect(site, tool=tool, count=1, states=("restored", "in_doubt"))
+    """It is taken back, or whether it is, a person has to find out, where nobody else can."""
+    ends = ("restored",) if tool in REPEATED else ("restored", "in_doubt")
+    return lambda site: expect(site, tool=tool, count=1, states=ends)
 
 
 WORKFLOWS: dict[str, Workflow] = {
@@ -418,5 +416,28 @@ WORKFLOWS: dict[str, Workflow] = {
     ),
     "compensate, blind": Workflow(
         play=compensate, check=_compensated("ship"), prepare=_carried_out("ship")
+    ),
+    "find what became of it": Workflow(
+        play=carry_out, check=_sent("wire"), prepare=doubt.lost("wire", arrived=True)
+    ),
+    "find that it never arrived": Workflow(
+        play=carry_out, check=_sent("wire"), prepare=doubt.lost("wire", arrived=False)
+    ),
+    "retry under the provider's key": Workflow(
+        play=carry_out, check=_sent("pay"), prepare=doubt.lost("pay", arrived=True)
+    ),
+    "park what nobody can find out": Workflow(
+        play=carry_out, check=doubt.parked, prepare=doubt.lost("send_letter", arrived=True)
+    ),
+    "retry by a person": Workflow(
+        play=doubt.retry, check=_sent("send_letter"), prepare=doubt.not_begun
+    ),
+    "resolve by a person": Workflow(
+        play=doubt.resolve,
+        check=doubt.resolved,
+        prepare=doubt.lost("send_letter", arrived=True, parked=True),
+    ),
+    "resolve a restore by a person": Workflow(
+        play=doubt.resolve, check=doubt.restored, prepare=doubt.lost_restore
     ),
 }

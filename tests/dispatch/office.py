@@ -26,6 +26,7 @@ from takeback.declare import (
     COMPENSATE,
     DIFFERS,
     KEYED,
+    LOOKUP,
     Approval,
     Catalog,
     Local,
@@ -37,10 +38,11 @@ from takeback.declare import (
 )
 from takeback.desk import Desk
 from takeback.dispatch.pace import Pace
+from takeback.dispatch.work import Work
 from takeback.dispatch.worker import Worker
 from takeback.ledger.database import Database
 from takeback.model.errors import NotDispatched, Rejected
-from takeback.model.handler import Attempt, Handler, Original
+from takeback.model.handler import Absent, Attempt, Handler, Original
 from takeback.settings import Settings
 
 
@@ -63,10 +65,16 @@ ROWS = (
     row("pay", Remote(upstream=KEYED(ttl=hours(24)), reversal=COMPENSATE)),
     row("ship", Remote(upstream=BLIND, reversal=COMPENSATE)),
     row("haul", Remote(upstream=BLIND, attempt_seconds_max=600, renew_lease=True)),
+    row("wire", Remote(upstream=LOOKUP)),
+    row("charge", Remote(upstream=KEYED(ttl=hours(24)))),
     row("file_case", Local()),
     row("grant", Remote(upstream=BLIND), approval=Approval()),
     row("open_case", Local(), approval=Approval()),
 )
+
+
+KEEP_KEYS = frozenset({"pay", "unpay", "charge"})
+CAN_BE_ASKED = frozenset({"wire", "charge"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +91,13 @@ class Called:
 class World:
     """What has come in. ``on[tool]`` is called instead, when a test has put something there.
 
-    A tool that is taken back is called ``unpay`` or ``unship``.
+    A tool that is taken back is called ``unpay`` or ``unship``, the provider that is asked what
+    became of an attempt ``find_wire`` or ``find_charge``.
     """
 
     def __init__(self) -> None:
         self.calls: list[Called] = []
+        self.questions: list[Called] = []
         self.effects: list[Called] = []
         self.refused: list[Called] = []
         self.on: dict[str, Callable[[Called], Any]] = {}
@@ -103,13 +113,28 @@ class World:
             self.refused.append(called)
             raise
 
+    def call_of(self, work: Work) -> Any:
+        """A provider is called by a worker that says nothing of it to anybody."""
+        return self.call(_called(work.intent.tool, work.given, work.attempt()))
+
     def arrive(self, called: Called) -> dict[str, Any]:
         """It is in the world now. A provider that keeps keys does nothing twice under one."""
         with self._lock:
-            keeps_keys = called.tool in ("pay", "unpay")
+            keeps_keys = called.tool in KEEP_KEYS
             if not keeps_keys or called.key not in {one.key for one in self.effects}:
                 self.effects.append(called)
             return {"number": len(self.effects)}
+
+    def find(self, called: Called) -> Any:
+        """A provider is asked: what a test wants it to say, else what is so."""
+        with self._lock:
+            self.questions.append(called)
+        return self.on.get(f"find_{called.tool}", self.look_up)(called)
+
+    def look_up(self, called: Called) -> Any:
+        """What has arrived under the key, or that nothing has."""
+        found = [n for n, one in enumerate(self.effects, 1) if one.key == called.key]
+        return {"number": found[0]} if found else Absent()
 
     def arrived(self, to: str, *, tool: str | None = None) -> int:
         """How many things have come to ``to``."""
@@ -133,8 +158,15 @@ class World:
         def restore(original: Original, attempt: Attempt) -> Any:
             return self.call(_called(f"un{tool.name}", original.arguments, attempt))
 
+        def find(arguments: Letter, attempt: Attempt) -> Any:
+            return self.find(_called(tool.name, arguments, attempt))
+
         reverses = isinstance(tool.effect, Remote) and tool.effect.reversal is COMPENSATE
-        return Handler(perform=perform, restore=restore if reverses else None)
+        return Handler(
+            perform=perform,
+            restore=restore if reverses else None,
+            find=find if tool.name in CAN_BE_ASKED else None,
+        )
 
 
 def _called(tool: str, arguments: Any, attempt: Attempt) -> Called:

@@ -51,7 +51,8 @@ def test_a_mail_that_may_have_gone_is_in_doubt_and_not_sent_again(fault, post, m
     clock.advance(3600)
     drain(post, clock)
 
-    assert post.state(ref) == "in_doubt" and len(mail.messages) == 1
+    assert post.status(ref).status == "in_doubt" and len(mail.messages) == 1
+    assert post.state(ref) == "parked", "nobody but a person can say more"
     assert (again.status, again.ref) == ("in_doubt", ref)
 
 

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +18,6 @@ import pytest
 
 from takeback.dispatch.pace import Pace
 from takeback.model.envelope import Envelope
-from takeback.model.handler import Handler
 from takeback.testing.crash import Stage, StagedConnection
 from tests.dispatch.office import ROWS, Office, World
 from tests.dispatch.shift import SECONDS_MAX
@@ -109,7 +108,7 @@ def ring(office: Office, world: World, database_url: str) -> Iterator[Ring]:
         offices = {}
         for name, party in parties.items():
             handlers = {
-                tool: Handler(perform=party.face(tool, handler.perform), restore=handler.restore)
+                tool: replace(handler, perform=party.face(tool, handler.perform))
                 for tool, handler in vars(world.handlers(ROWS)).items()
             }
             offices[name] = Office(

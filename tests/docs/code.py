@@ -41,6 +41,7 @@ def of_refusals() -> set[str]:
     by_hand = handed(ENGINE / "client/refusing.py", "refusal")
     by_hand |= handed(ENGINE / "client/faulting.py", "refusal")
     from_workers = spoken(ENGINE / "dispatch/outcome.py")
+    from_persons = chosen("client/resolving.py")
     remembered = set(envelope._CODES.values())
     handlers = {
         kind.code
@@ -51,14 +52,14 @@ def of_refusals() -> set[str]:
             errors.NoAccess,
         )
     }
-    return told | by_hand | chosen() | from_workers | remembered | handlers
+    return told | by_hand | chosen() | from_workers | from_persons | remembered | handlers
 
 
-def chosen() -> set[str]:
-    """The codes between which the mapper chooses before it says one."""
+def chosen(file: str = "client/refusing.py") -> set[str]:
+    """The codes between which the mapper, or another file, chooses before it says one."""
     return {
         word
-        for node in ast.walk(ast.parse((ENGINE / "client/refusing.py").read_text()))
+        for node in ast.walk(ast.parse((ENGINE / file).read_text()))
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name) and target.id == "code"

@@ -148,6 +148,22 @@ def approval_mismatch(world: World) -> Envelope:
     return world.call("refund_charge", {**LARGE, "reason": "fraudulent"})
 
 
+def resolved_failed(world: World) -> Envelope:
+    ref = in_doubt(world).ref or ""
+    world.app.resolve(None, ref, "failed", principal="dana", note="asked the mail server")
+    return world.app.status(ref)
+
+
+def wrong_state(world: World) -> Envelope:
+    asked = world.call("send_customer_email", MAIL)
+    return world.app.retry(None, asked.ref or "", principal="dana")
+
+
+def needs_approval(world: World) -> Envelope:
+    asked = world.call("refund_charge", LARGE)
+    return world.app.resolve(None, asked.ref or "", "succeeded", principal="dana")
+
+
 def limit_exceeded(world: World) -> Envelope:
     daily = Limit(per=days(1), count=1, scope=PER_TENANT, over=REFUSE)
     with closing(
@@ -222,6 +238,10 @@ ANSWERS: Mapping[str, Example] = {
         caption="A refund that the provider refused when its time had come", make=rejected
     ),
     "no_access": Example(caption="An agent that forces a restore", make=no_access),
+    "needs_approval": Example(
+        caption="A person says what became of a refund that has still to be approved",
+        make=needs_approval,
+    ),
     "approval_mismatch": Example(
         caption="Another reason than the one that a person has approved", make=approval_mismatch
     ),
@@ -230,6 +250,12 @@ ANSWERS: Mapping[str, Example] = {
     ),
     "approval_expired": Example(
         caption="A refund that nobody has approved in time", make=approval_expired
+    ),
+    "wrong_state": Example(
+        caption="A person has a mail tried again that has not left yet", make=wrong_state
+    ),
+    "resolved_failed": Example(
+        caption="A mail of which a person has found out that it never left", make=resolved_failed
     ),
     "limit_exceeded": Example(
         caption="The second ticket of a day that allows one", make=limit_exceeded

@@ -21,7 +21,13 @@ def test_every_setting_is_in_the_table_and_nothing_else():
 
 def test_each_variable_sets_its_setting():
     told = {unquoted(row[0]): unquoted(row[1]) for row in TABLE.rows}
-    value = {"lease_seconds": "5", "app": "a:b", "broker_url": "redis://h", "log": "json"}
+    value = {
+        "lease_seconds": "5",
+        "reconcile_seconds": "5",
+        "app": "a:b",
+        "broker_url": "redis://h",
+        "log": "json",
+    }
     for name, variable in told.items():
         given = value.get(name, "postgresql://127.0.0.1/of-sixteen-characters")
         loaded = settings.load({variable: given}, Path("/nowhere"))

@@ -107,6 +107,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "rooms": [100, 100],
         "limit": 100,
     },
+    "lock_doubtful": {"tools": TOOLS, "limit": 100, "tenant": None},
     "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
     "lock_lanes": {"names": ["lane-7"]},
@@ -115,6 +116,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lock_row": {"tenant": TENANT, "id": ID, "no_instant": 0},
     "lock_wanted": {"tools": TOOLS, "tenants": [TENANT], "ids": [ID], "tenant": None},
     "lock_scopes": {"locks": [-7]},
+    "move_asks": {"tenants": [TENANT], "ids": [ID], "was_us": [None], "ask_us": [1]},
     "open_intents": {"counted_max": 1000},
     "overdue": {"tenant": None, "tool": None, "run": None, "limit": 1000},
     "plant_row": {"tenant": TENANT, "id": ID, "row": "{}"},
@@ -162,6 +164,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "calls": json.dumps([{"ordinal": 0, "key": "k1:a", "state": "due"}]),
         "schema": 3,
     },
+    "read_doubts": {"tenants": [TENANT], "ids": [ID], "epochs": [0]},
     "read_lanes": {"names": ["lane-7"]},
     "register_lanes": {"lanes": json.dumps([{"name": "lane-7", "tokens": 1.0}])},
     "read_fault": {"tenant": TENANT, "trace_id": "5d2d3aa4dd82c1b8"},
@@ -216,7 +219,9 @@ BOUNDED = frozenset(
             "keep_fault",
             "keep_preview",
             "lock_row",
+            "move_asks",
             "read",
+            "read_doubts",
             "read_fault",
             "read_preview",
             "read_by_ref",
@@ -278,6 +283,12 @@ INSERT INTO takeback.connectors (name, tokens, refilled_at)
 SELECT 'lane-' || n, 1, now() FROM generate_series(1, %(rows)s) AS n
 """
 
+DOUBTED = """
+UPDATE takeback.intents SET state = 'in_doubt', ask_at = takeback.now() + interval '1 hour'
+WHERE id IN (SELECT id FROM takeback.intents WHERE state = 'due' ORDER BY id LIMIT 50)
+"""
+
+
 FAULTS = """
 INSERT INTO takeback.faults (tenant, trace_id, at, effect, kind, details)
 SELECT 'default', md5(n::text), takeback.now() - n * interval '1 hour', 'none', 'KeyError', 'x'
@@ -319,6 +330,7 @@ def grown_url(databases: Databases) -> Iterator[str]:
             tx.execute(COUNTED)
             tx.execute(THAWED, {"rows": ROWS})
             tx.execute(LANES, {"rows": ROWS})
+            tx.execute(DOUBTED)
         with psycopg.connect(url) as tx:
             tx.execute(FAULTS, [ROWS])
             tx.execute(PREVIEWS, [ROWS])
@@ -381,7 +393,11 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["lock_due", "lock_expired", "lock_lapsed", "read_log", "list", "list_run", "waiting"]
+    "name",
+    [
+        *("lock_due", "lock_expired", "lock_lapsed", "lock_doubtful"),
+        *("read_log", "list", "list_run", "waiting"),
+    ],
 )
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
     plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan")

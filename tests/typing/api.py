@@ -354,6 +354,7 @@ def assembled() -> Takeback:
         log="json",
         key_secret="of at least sixteen",
         lease_seconds=30.0,
+        reconcile_seconds=31.0,
     )
     try:
         return Takeback(CATALOG, handlers=Handlers(), settings=settings, migrations=(upgrade,))

@@ -24,7 +24,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from takeback import Takeback, log
 from takeback.declare import NORMAL
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.pace import Pace
 from takeback.dispatch.pulse import PULSE_SECONDS
 from takeback.dispatch.sweep import Sweep
 from takeback.dispatch.work import Identity
@@ -46,6 +45,9 @@ LOOK_SECONDS_MIN = 0.05
 """How soon it looks again after it has found something; then ever more seldom."""
 
 LOOK_SECONDS_MAX = 2.0
+
+ANSWER_LOOK_SECONDS = 0.1
+"""How often answers are looked for while providers are asked what became of attempts."""
 
 AGAIN_SECONDS = 2.0
 """What nobody has claimed for so long is published again, where its queue is empty."""
@@ -106,7 +108,7 @@ class Ticker:
         stands_in: bool = False,
     ) -> None:
         self.ticked = Ticked()
-        pace = Pace(lease=timedelta(seconds=app.settings.lease_seconds))
+        pace = app.pace
         self._app = app
         self._post = post
         self._name = name
@@ -115,7 +117,9 @@ class Ticker:
         self._stands_in = stands_in
         self._monotonic = monotonic
         self._dispatcher = Dispatcher(app.context, pace, name)
-        self._sweep = Sweep(app.context, tenant=self._dispatcher.tenant)
+        self._sweep = Sweep(
+            app.context, pace, tenant=self._dispatcher.tenant, monotonic=self._monotonic
+        )
         self._published: dict[Identity, _Published] = {}
         self._look_seconds = LOOK_SECONDS_MAX
         self._sweep_at = self._monotonic()
@@ -131,8 +135,11 @@ class Ticker:
 
         Raises what is a fault of ours when it comes again and again.
         """
-        while not self._stopping():
-            self._tried_turn()
+        try:
+            while not self._stopping():
+                self._tried_turn()
+        finally:
+            self._sweep.leave()
         return self.ticked
 
     def _tried_turn(self) -> None:
@@ -173,6 +180,7 @@ class Ticker:
             self._dispatcher.look_everywhere()
         agenda = self._dispatcher.agenda()
         self._sweep_when_time(agenda)
+        self._sweep.look()
         next_in = agenda.due_in
         if next_in is not None and next_in <= timedelta(0):
             waiting = self._dispatcher.waiting(WINDOW)
@@ -182,7 +190,8 @@ class Ticker:
             self._published.clear()
             self._look_seconds = min(self._look_seconds * 2, LOOK_SECONDS_MAX)
         spans = [one.total_seconds() for one in (next_in, agenda.sweep_in) if one is not None]
-        self._sleep(max(min([*spans, self._look_seconds]), LOOK_SECONDS_MIN))
+        longest = ANSWER_LOOK_SECONDS if self._sweep.busy else self._look_seconds
+        self._sleep(max(min([*spans, longest]), LOOK_SECONDS_MIN))
 
     def _sweep_when_time(self, agenda: Agenda) -> None:
         """Not at every turn, since what is over may be held by an open transaction."""

@@ -1,4 +1,4 @@
-"""What a person is asked about a call: for programs, and for the person who is to decide."""
+"""What a person is asked about a call, or can do about one: for programs, and for that person."""
 
 from __future__ import annotations
 
@@ -81,6 +81,74 @@ def approval_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str
     ref = shlex.quote(document["ref"])
     yield field("approve", f"takeback {app_option}approve {ref} --expect {approval['expect']}")
     yield field("deny", f"takeback {app_option}deny {ref} --reason '...'")
+
+
+_CAN = {
+    "in_doubt": ("resolve",),
+    "parked": ("retry", "resolve"),
+    "failed": ("retry",),
+}
+"""By state, what a person may say about what has begun."""
+
+_IN_DOUBT = {
+    "exception": "its attempt ended in an exception",
+    "outcome_unknown": "nobody could say what became of its attempt",
+    "timed_out": "its attempt took too long",
+    "interrupted": "its worker was stopped in the middle of it",
+    "lease_over": "its worker was gone before it had an answer",
+    "no_upgrade": "its arguments are of a version that no upgrade leads away from",
+    "unreadable": "its arguments can't be read",
+    "altered": "its arguments are not those that were approved",
+    "key_expired": "its provider keeps our key no longer",
+    "contradicted": "a late answer denies what was decided",
+}
+
+
+def doubt_of(shown: Shown) -> dict[str, Any] | None:
+    """Why an intent is in doubt or parked, and since when; None where it is neither."""
+    from takeback.model.moment import iso
+
+    intent = shown.entry.intent
+    if intent.state.value not in ("in_doubt", "parked"):
+        return None
+    facts = [stored.fact() for stored in shown.events]
+    last = next(fact for fact in reversed(facts) if fact.event.KIND in _DOUBTS)
+    return {
+        "cause": getattr(last.event, "cause", "restore_in_doubt"),
+        "since": iso(last.at),
+        "attempt": intent.attempt,
+        "attempts_unknown": list(intent.attempts_unknown),
+        "restore": intent.restored_via if last.event.KIND == "intent.restore_in_doubt" else None,
+    }
+
+
+_DOUBTS = ("intent.in_doubt", "intent.parked", "intent.restore_in_doubt")
+
+
+def can_of(shown: Shown) -> list[str]:
+    """The verbs of a person's that apply to an intent, of those that say what became of it."""
+    doubt = doubt_of(shown)
+    if doubt is not None and doubt["restore"] is not None:
+        return []
+    return list(_CAN.get(shown.entry.intent.state.value, ()))
+
+
+def doubt_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
+    """The doubt as people read it, with the commands that end it."""
+    doubt, ref = document["doubt"], shlex.quote(document["ref"])
+    if doubt is not None and doubt["restore"] is not None:
+        yield field("because", "whether it was taken back is in doubt")
+        yield field("see", f"takeback {app_option}show {doubt['restore']}")
+    elif doubt is not None:
+        yield field("because", _IN_DOUBT.get(doubt["cause"], doubt["cause"]))
+        yield field("since", doubt["since"])
+    for verb in document["can"]:
+        said = f"takeback {app_option}{verb} {ref}"
+        if verb == "resolve":
+            yield field("happened", f"{said} --as succeeded --note '...'")
+            yield field("did not", f"{said} --as failed --note '...'")
+        else:
+            yield field("try again", said)
 
 
 def _affected(approval: Mapping[str, Any]) -> Iterable[str]:

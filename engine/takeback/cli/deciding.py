@@ -1,4 +1,4 @@
-"""``approve`` and ``deny``: what a person decides about a call that waits for them."""
+"""What a person decides: about a call that waits for them, and about one that is in doubt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from takeback.cli.calling import Principal
 from takeback.cli.door import door_of
 from takeback.cli.handing import say_answer
+from takeback.cli.typed import one_of
 from takeback.model.door import Door as Exit
 
 
@@ -42,3 +43,42 @@ def deny(
     door = door_of(context)
     answer = door.app().deny(None, ref, principal=door.principal(principal), reason=reason)
     return say_answer(door, answer, Exit.CLI_DECIDE, wanted="denied")
+
+
+def retry(
+    context: typer.Context,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The ref of what to try again.")],
+    principal: Principal = None,
+) -> int:
+    """Have what is parked, or has failed, tried again: the next attempt of the same intent.
+
+    What is parked may have happened already, and may then happen twice.
+    """
+    door = door_of(context)
+    answer = door.app().retry(None, ref, principal=door.principal(principal))
+    return say_answer(door, answer, Exit.CLI_DECIDE, wanted="retried")
+
+
+def resolve(
+    context: typer.Context,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The ref of what is in doubt.")],
+    as_: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="succeeded|failed",
+            parser=one_of("--as", ("succeeded", "failed")),
+            help="What became of it.",
+        ),
+    ],
+    note: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="How you know; told to persons, and can be forgotten."),
+    ] = None,
+    principal: Principal = None,
+) -> int:
+    """Say what became of what is in doubt, or parked, once you have found out."""
+    door = door_of(context)
+    app = door.app()
+    answer = app.resolve(None, ref, as_, principal=door.principal(principal), note=note)
+    return say_answer(door, answer, Exit.CLI_DECIDE, wanted=as_)

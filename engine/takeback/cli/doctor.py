@@ -343,11 +343,11 @@ def _broker(usable: Settings, found: Examination, *, show_secrets: bool) -> None
 
 
 def _limits(app: Takeback, found: Examination) -> None:
-    from takeback.dispatch.pace import Pace, check_pace
+    from takeback.dispatch.pace import check_pace
     from takeback.model.errors import InvalidSettings
 
     try:
-        check_pace(Pace(lease=timedelta(seconds=app.settings.lease_seconds)), app.registry)
+        check_pace(app.pace, app.registry)
     except InvalidSettings as problem:
         found.problems.append(str(problem))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from takeback.cli.asking import approval_lines
+from takeback.cli.asking import approval_lines, doubt_lines
 from takeback.cli.door import Door
 from takeback.cli.failure import DONE, NO_SUCH_REF, SEE_LIST, UNAVAILABLE, exit_of
 from takeback.cli.sheet import answer_block, columns, field, full_lines, timeline
@@ -81,6 +81,7 @@ def say_intent(
         if document[key] is not None
     ]
     lines += approval_lines(document, door.app_option)
+    lines += doubt_lines(document, door.app_option)
     lines += full_lines(document.get("bodies", {}))
     door.voice.lines([*lines, "", *timeline(door.voice, document["events"])])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from takeback.cli.asking import approval_of
+from takeback.cli.asking import approval_of, can_of, doubt_of
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, Usage
 from takeback.cli.handing import say_intent, say_list
@@ -120,6 +120,8 @@ def _beside(shown: Shown) -> dict[str, Any]:
         "settled_at": iso(intent.settled_at) if intent.settled_at else None,
         "attempt": intent.attempt,
         "approval": approval_of(shown),
+        "doubt": doubt_of(shown),
+        "can": can_of(shown),
         "events": [event_of(stored, intent.ref) for stored in shown.events],
     }
 

@@ -113,6 +113,13 @@ verbs.command(
 verbs.command(
     "deny", epilog=_example("takeback deny refund_charge-7F3K9QDM --reason 'paid back already'")
 )(deciding.deny)
+verbs.command("retry", epilog=_example("takeback retry refund_charge-7F3K9QDM"))(deciding.retry)
+verbs.command(
+    "resolve",
+    epilog=_example(
+        "takeback resolve refund_charge-7F3K9QDM --as succeeded --note 'seen at the provider'"
+    ),
+)(deciding.resolve)
 verbs.command("worker", epilog=_example("takeback worker", "takeback worker --drain"))(
     working.worker
 )

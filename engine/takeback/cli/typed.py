@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,21 @@ def number_within(option: str, low: int, high: int) -> Callable[[str | int], int
         raise Usage(f"{option} is {_shown(text)}; expected a whole number from {low} to {high}")
 
     return number
+
+
+def one_of(option: str, words: Sequence[str]) -> Callable[[str], str]:
+    """Reads the word behind an option; raises Usage when it is none of ``words``.
+
+    >>> one_of("--as", ("succeeded", "failed"))("failed")
+    'failed'
+    """
+
+    def word(given: str) -> str:
+        if given in words:
+            return given
+        raise Usage(f"{option} is {_shown(given)}; expected one of: {', '.join(words)}")
+
+    return word
 
 
 def state_of(given: str | None) -> str | None:

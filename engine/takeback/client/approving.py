@@ -27,9 +27,9 @@ from takeback.client.local import sealed_body
 from takeback.client.looking import find, row_of
 from takeback.client.owning import in_transaction
 from takeback.client.refusing import refuse, refuse_arguments
-from takeback.client.request import identifier_violations
+from takeback.client.ruling import lock_patiently, require_person, ruling_violations
 from takeback.ledger.appending import Body, Change, append
-from takeback.ledger.locking import Taken, lock_free
+from takeback.ledger.locking import Taken
 from takeback.ledger.reading import Entry
 from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx
@@ -42,13 +42,11 @@ from takeback.model.envelope import Envelope, Replay, answer
 from takeback.model.intent import Intent, State
 from takeback.model.key import canonical_bytes
 from takeback.model.moment import clock, iso
-from takeback.model.principal import is_agent, is_same
-from takeback.model.violation import Repair, Violation, shown
+from takeback.model.principal import is_same
+from takeback.model.violation import shown
 
 YES = "approve"
 NO = "deny"
-
-REASON_LENGTH_MAX = 2000
 
 _TOLD = {
     "approved": "{by} approved {ref} at {at}; `status` says whether it can be taken back",
@@ -120,12 +118,9 @@ def _decided(
     reason: str | None,
 ) -> Envelope:
     trace_id = context.draw_trace_id()
-    violations = [
-        *identifier_violations(run=None, principal=principal),
-        *_text_violations(expect=expect, reason=reason),
-    ]
+    violations = ruling_violations(principal, expect=expect, reason=reason)
     if violations:
-        return refuse_arguments(word, None, tuple(violations), trace_id)
+        return refuse_arguments(word, None, violations, trace_id)
     ruling = Ruling(
         ref=ref,
         word=word,
@@ -136,24 +131,10 @@ def _decided(
         pauses=iter(BUSY_PAUSES),
     )
     try:
-        if is_agent(principal):
-            raise errors.PersonRequired(f"an agent can't {word}; a person decides")
+        require_person(principal, word)
         return in_transaction(context, given, lambda tx: decide_in(context, tx, ruling))
     except errors.TakebackError as problem:
         return refuse(problem, trace_id)
-
-
-def _text_violations(**given: Any) -> Iterator[Violation]:
-    for name, value in given.items():
-        is_short = isinstance(value, str) and len(value) <= REASON_LENGTH_MAX
-        if value is not None and not (is_short and words(value) == value):
-            yield Violation(
-                field=name,
-                code="malformed",
-                message=f"must be text of at most {REASON_LENGTH_MAX} characters",
-                received=shown(value),
-                repair=Repair.CHOICE,
-            )
 
 
 def decide_in(context: Context, tx: Tx, ruling: Ruling) -> Envelope:
@@ -165,26 +146,13 @@ def decide_in(context: Context, tx: Tx, ruling: Ruling) -> Envelope:
         )
     if entry.intent.state is State.AWAITING_APPROVAL:
         with tx.savepoint():
-            taken = _lock(context, tx, ruling, entry.intent)
+            (taken,) = lock_patiently(context, tx, [entry.intent], ruling.pauses)
             if taken.intent.state is State.AWAITING_APPROVAL and not is_lapsed(
                 taken.intent, taken.now
             ):
                 return _write(context, tx, ruling, entry, taken)
         entry = find(context, tx, ruling.ref)
     return _tell(context, tx, ruling, entry)
-
-
-def _lock(context: Context, tx: Tx, ruling: Ruling, intent: Intent) -> Taken:
-    """The row of the race. Whoever holds it is waited for, but not for ever."""
-    while True:
-        for taken in lock_free(tx, [intent]):
-            return taken
-        pause = next(ruling.pauses, None)
-        if pause is None:
-            raise errors.InProgress(
-                f"somebody else decides about {intent.ref} at this moment; ask again"
-            )
-        context.pause(pause)
 
 
 def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken) -> Envelope:

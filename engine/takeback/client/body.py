@@ -38,16 +38,21 @@ def outcome_body(done: Performed, extra: dict[str, Any] | None = None) -> str:
     return str(text)
 
 
-def refusal_body(code: str, message: object, alternatives: Sequence[Any]) -> str:
-    """The body of a refusal.
+def refusal_body(
+    code: str,
+    message: object,
+    alternatives: Sequence[Any],
+    extra: dict[str, Any] | None = None,
+) -> str:
+    """The body of a refusal; ``extra`` is said beside it.
 
     >>> refusal_body("provider_rejected", "over the ceiling", [{"amount": 5}])
     '{"code":"provider_rejected","message":"over the ceiling","alternatives":[{"amount":5}]}'
     """
-    text = try_face(_refusal, code, message, alternatives)
+    text = try_face(_refusal, code, message, alternatives, extra)
     if isinstance(text, Broke):
         logger.warning("alternatives_not_serialisable", exc_info=text.problem)
-        text = _refusal(code, "it was refused", ())
+        text = _refusal(code, "it was refused", (), extra)
     return str(text)
 
 
@@ -91,8 +96,11 @@ def _affected(one: Affected) -> dict[str, str]:
     return {"kind": words(one.kind), "id": words(one.id), "label": words(label)}
 
 
-def _refusal(code: str, message: object, alternatives: Sequence[Any]) -> str:
-    return _dump({"code": code, "message": words(message), "alternatives": list(alternatives)})
+def _refusal(
+    code: str, message: object, alternatives: Sequence[Any], extra: dict[str, Any] | None
+) -> str:
+    document = {"code": code, "message": words(message), "alternatives": list(alternatives)}
+    return _dump({**document, **(extra or {})})
 
 
 def _dump(document: dict[str, Any]) -> str:

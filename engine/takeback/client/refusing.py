@@ -20,7 +20,7 @@ from takeback.declare import OMIT, Read, Tool
 from takeback.log import logger
 from takeback.model import errors
 from takeback.model.arguments import Difference, next_call, valid_call
-from takeback.model.envelope import Envelope, refusal
+from takeback.model.envelope import Envelope, is_safe_to_repeat, refusal
 from takeback.model.finding import found
 from takeback.model.handler import Found
 from takeback.model.intent import Intent
@@ -33,6 +33,7 @@ TOLD: frozenset[type[errors.TakebackError]] = frozenset(
         errors.NoSuchRef,
         errors.NoTransaction,
         errors.PersonRequired,
+        errors.NeedsApproval,
         errors.NotGranted,
         errors.PolicyForbids,
         errors.LimitExceeded,
@@ -40,6 +41,7 @@ TOLD: frozenset[type[errors.TakebackError]] = frozenset(
         errors.NotRestorable,
         errors.RestoreExpired,
         errors.TooLate,
+        errors.WrongState,
         errors.RestoreConflict,
         errors.PreviewStale,
         errors.ApprovalMismatch,
@@ -176,12 +178,15 @@ def refuse_conflict(
     is_approved = first.approved_by is not None
     code = "approval_mismatch" if is_approved else "key_conflict"
     person = " A person has approved the first one, as it was recorded." if is_approved else ""
+    is_safe = is_safe_to_repeat(first)
+    anew = "; to do it once more on purpose, add repeat_of." if is_safe else "."
+    unknown = "" if is_safe else " Nobody knows yet whether the first one has happened."
     return refusal(
         code,
-        f"{first.ref} is the same {tool.name} with another {fields}.{person} If this is a repeat "
-        f"of it, send the first values; to do it once more on purpose, add repeat_of.",
+        f"{first.ref} is the same {tool.name} with another {fields}.{person}{unknown} If this is a "
+        f"repeat of it, send the first values{anew}",
         trace_id=trace_id,
-        extra={"ref": first.ref, "again": {"repeat_of": first.ref}},
+        extra={"ref": first.ref, **({"again": {"repeat_of": first.ref}} if is_safe else {})},
         violations=[
             {
                 "field": d.field,

@@ -16,12 +16,11 @@ from takeback.client.context import Context
 from takeback.client.limiting import BUSY, Entered, release
 from takeback.client.local import sealed_body
 from takeback.client.permission import person_first
-from takeback.client.restore_tool import RESTORE
-from takeback.declare import APPROVE, Read, Remote
+from takeback.declare import APPROVE, Remote
 from takeback.dispatch.lane import Lanes
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.queue import Queues, fitting
-from takeback.dispatch.work import Identity, Unfit, Work, identity, load
+from takeback.dispatch.work import Identity, Unfit, Work, identity, load, writing_tools
 from takeback.ledger.appending import Change, append
 from takeback.ledger.claiming import Agenda, Waiting, agenda, lock_due, waiting
 from takeback.ledger.locking import Taken, lock_wanted
@@ -212,13 +211,4 @@ class Dispatcher:
 
     @cached_property
     def _tools(self) -> Mapping[str, int]:
-        """The tools that this worker has, with the versions of their rows.
-
-        A Local call is due once a person has approved it; else it is performed where it is made.
-        """
-        writing = {b.name: b.tool.version for b in self.context.registry if _writes(b.effect)}
-        return {**writing, RESTORE.name: RESTORE.version}
-
-
-def _writes(effect: object) -> bool:
-    return not isinstance(effect, Read)
+        return writing_tools(self.context.registry)

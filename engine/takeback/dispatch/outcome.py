@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 
 from takeback.client.body import count_of, outcome_body, refusal_body
 from takeback.client.face import Broke, performed
-from takeback.declare import Remote, Tool
+from takeback.declare import Keyed, Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.command import DoubtCause
@@ -79,8 +79,12 @@ def given_up(outcome: Outcome, intent: Intent, tool: Tool) -> Outcome:
     """The outcome once it is known whether the row allows ``intent`` another attempt.
 
     While an earlier attempt is unknown, giving up on those that never got through proves nothing.
+    Nor does a refusal, unless the provider keeps our key: then it speaks of all under that.
     """
     effect = tool.effect
+    is_keyed = isinstance(effect, Remote) and isinstance(effect.upstream, Keyed)
+    if outcome.kind == "failed" and intent.attempts_unknown and not is_keyed:
+        return Outcome(kind="in_doubt", cause="outcome_unknown")
     attempts_max = effect.attempts_max if isinstance(effect, Remote) else 1
     if outcome.kind != "deferred" or intent.attempt < attempts_max:
         return outcome

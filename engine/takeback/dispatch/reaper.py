@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from takeback.client.context import Context
-from takeback.dispatch.original import follow
+from takeback.client.original import follow
 from takeback.dispatch.work import Identity, identity
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_expired, lock_free

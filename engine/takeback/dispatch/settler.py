@@ -16,8 +16,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from takeback.client import local
 from takeback.client.context import Context
+from takeback.client.original import follow
 from takeback.dispatch.executor import Ended, is_begun
-from takeback.dispatch.original import follow
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_up, not_reached
 from takeback.dispatch.work import Identity, identity, is_held_still
 from takeback.ledger.appending import Body, Change, append

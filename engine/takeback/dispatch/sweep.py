@@ -6,11 +6,14 @@ at once, since each takes only rows that are free.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from takeback.client.context import Context
 from takeback.dispatch.expirer import Expirer
+from takeback.dispatch.pace import Pace
 from takeback.dispatch.reaper import Reaper
+from takeback.dispatch.reconciler import Reconciler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +25,42 @@ class Swept:
 
 
 class Sweep:
-    """Runs each sweeping process once. For ``tenant``; None is every one."""
+    """Runs each sweeping process once. For ``tenant``; None is every one. ``monotonic`` measures
+    how long providers are asked. Not for several threads at once.
+    """
 
-    def __init__(self, context: Context, *, tenant: str | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        pace: Pace,
+        *,
+        tenant: str | None,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._reaper = Reaper(context, tenant=tenant)
-        self._others = (Expirer(context, tenant=tenant),)
+        self._expirer = Expirer(context, tenant=tenant)
+        self._reconciler = Reconciler(context, pace, monotonic, tenant=tenant)
+
+    @property
+    def busy(self) -> int:
+        """Providers that are being asked, and answers not written down yet: see ``look``."""
+        return self._reconciler.busy
+
+    @property
+    def abandoned(self) -> int:
+        """Threads that are still busy with a question that was given up."""
+        return self._reconciler.abandoned
 
     def run_once(self) -> Swept:
         """At most a batch of each, in a transaction of its own. Raises Unavailable."""
         taken_over = len(self._reaper.run_once())
-        others = sum(len(other.run_once()) for other in self._others)
+        others = len(self._expirer.run_once()) + len(self._reconciler.run_once())
         return Swept(taken_over=taken_over, count=taken_over + others)
+
+    def look(self) -> int:
+        """Writes down what providers have answered since: how many. Raises Unavailable."""
+        return len(self._reconciler.look()) if self._reconciler.busy else 0
+
+    def leave(self) -> None:
+        """Lets threads go that are still asking."""
+        self._reconciler.leave()

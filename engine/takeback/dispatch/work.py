@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from takeback.catalog.registry import Bound
+from takeback.catalog.registry import Bound, Registry
 from takeback.client import local
 from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import Keyed, Local, Remote
+from takeback.declare import Keyed, Local, Read, Remote
 from takeback.dispatch.pace import GRACE_SECONDS
 from takeback.ledger.reading import Entry, read_many
 from takeback.ledger.snapshot import Snapshot, read_snapshots
@@ -36,6 +36,15 @@ Identity = tuple[str, UUID]
 def identity(intent: Intent) -> Identity:
     """What tells ``intent`` from every other."""
     return intent.tenant, intent.id
+
+
+def writing_tools(registry: Registry) -> Mapping[str, int]:
+    """The tools that a worker of this app has, with the versions of their rows.
+
+    A Local call is due once a person has approved it; else it is performed where it is made.
+    """
+    writing = {b.name: b.tool.version for b in registry if not isinstance(b.effect, Read)}
+    return {**writing, RESTORE.name: RESTORE.version}
 
 
 def is_held_still(own: Intent, now: Intent) -> bool:

@@ -1,6 +1,6 @@
 """The embedded worker: dispatcher, crew and sweep in one loop that sleeps until it is needed.
 
-Sleeps until the next due instant, lease end or end of a request for approval, at most
+Sleeps until the next due instant, lease end, end of a request or time to ask, at most
 ``idle_seconds_max``: an idle worker says one statement in that time. Claims only as much as its
 threads can begin soon: a claim grows while attempts are quick and shrinks when they are slow. An
 attempt that hangs costs one thread until it is given up, and nothing else.
@@ -77,7 +77,7 @@ class Worker:
         self.tally = Tally()
         self._dispatcher = Dispatcher(context, pace, name)
         self._crew = crew_of(context, pace, monotonic=monotonic)
-        self._sweep = Sweep(context, tenant=self._dispatcher.tenant)
+        self._sweep = Sweep(context, pace, tenant=self._dispatcher.tenant, monotonic=monotonic)
         self._pace = pace
         self._sleep = sleep
         self._stopping = stopping
@@ -98,8 +98,8 @@ class Worker:
 
     @property
     def abandoned(self) -> int:
-        """Attempts that still run although they were given up: their threads can't be stopped."""
-        return self._crew.abandoned
+        """What still runs although it was given up: its threads can't be stopped."""
+        return self._crew.abandoned + self._sweep.abandoned
 
     def pulse(self) -> Pulse:
         """How it is; may be asked by any thread, also while it waits for the database."""
@@ -126,12 +126,13 @@ class Worker:
             self.tally.performed += self._crew.stop()
         finally:
             self._crew.leave()
+            self._sweep.leave()
         return self.tally
 
     def _is_exhausted(self) -> bool:
-        if self._crew.abandoned < ABANDONED_MAX * self._pace.concurrency:
+        if self.abandoned < ABANDONED_MAX * self._pace.concurrency:
             return False
-        logger.error("worker_exhausted", abandoned=self._crew.abandoned)
+        logger.error("worker_exhausted", abandoned=self.abandoned)
         return True
 
     def _tried_turn(self, *, drain: bool) -> bool:
@@ -174,6 +175,7 @@ class Worker:
         room = self._room()
         hurries = self._is_more_due and room > 0
         self.tally.performed += self._crew.look(0.0 if hurries else LOOK_SECONDS)
+        self._sweep.look()
         self._adapt_batch()
         room = self._room()
         if self._is_more_due and room > 0:
@@ -244,26 +246,33 @@ class Worker:
     def _rest(self, agenda: Agenda, *, drain: bool) -> bool:
         """Sleeps until there is something to do; with ``drain`` says whether all is done."""
         due_in = _seconds(agenda.due_in)
-        lease_over_in = _seconds(agenda.lease_over_in)
         sweep_in = _seconds(agenda.sweep_in)
         if sweep_in is not None and sweep_in <= 0:
             if self._sweep_once():
                 return False
             self._fruitless += 1
         is_due = due_in is not None and due_in <= 0
-        is_idle = not self._crew.busy and not self._crew.open
-        if drain and is_idle and not is_due and lease_over_in is None:
+        is_idle = not self._crew.busy and not self._crew.open and not self._sweep.busy
+        if drain and is_idle and not is_due and not self._is_left_behind(agenda):
             return True
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
             self._sleep(self._nap(due_in, sweep_in))
         self._is_more_due = is_due
         return False
 
+    def _is_left_behind(self, agenda: Agenda) -> bool:
+        """Whether somebody dead has left something that a drain waits for: a lease that is not over
+        yet, or an attempt that is asked about a moment after.
+        """
+        moment = self._pace.reconcile_after - self._pace.lease
+        is_asked_soon = agenda.ask_in is not None and agenda.ask_in <= moment
+        return agenda.lease_over_in is not None or is_asked_soon
+
     def _nap(self, *spans_until: float | None) -> float:
         """Never a bare zero: what is due, or left behind, may be held by an open transaction."""
         held = FRUITLESS_PAUSES[min(self._fruitless, len(FRUITLESS_PAUSES) - 1)]
         spans = [span if span > 0 else held for span in spans_until if span is not None]
-        if self._crew.open:
+        if self._crew.open or self._sweep.busy:
             spans.append(HELD_SECONDS)
         if self._is_look_due:
             spans.append(self._look_at - self._monotonic())

@@ -70,7 +70,7 @@ SELECT {TAKEN}, {IS_FROZEN} FROM taken AS i
 
 AGENDA = Statement(
     name="agenda",
-    sentence="Says how long until something falls due, a lease is over or a request lapses.",
+    sentence="Says how long until something falls due, a lease or request ends, a doubt is asked.",
     index="intents_lane",
     lock="none",
     text=text(f"""
@@ -112,6 +112,9 @@ SELECT takeback.micros(takeback.now()),
        (SELECT takeback.micros(i.expires_at) FROM takeback.intents AS i
         WHERE i.state = 'awaiting_approval' AND i.expires_at IS NOT NULL AND {OF_TENANT}
         ORDER BY i.expires_at LIMIT 1),
+       (SELECT takeback.micros(coalesce(i.ask_at, i.recorded_at)) FROM takeback.intents AS i
+        WHERE i.state = 'in_doubt' AND i.restored_via IS NULL AND {OF_TENANT} AND {RUNNABLE}
+        ORDER BY i.ask_at NULLS FIRST LIMIT 1),
        (SELECT json_agg(json_build_array(f.lane, f.priority, f.due_us)) FROM first AS f)
 """),
 )
@@ -182,14 +185,15 @@ class Agenda:
     due_in: timedelta | None
     lease_over_in: timedelta | None
     request_over_in: timedelta | None
+    ask_in: timedelta | None = None
     queues: Sequence[Queue] = ()
     now_us: int = EVER_US
 
     @property
     def sweep_in(self) -> timedelta | None:
         """How long until there is something to sweep: what nobody does in time, or holds on to."""
-        spans = [one for one in (self.lease_over_in, self.request_over_in) if one is not None]
-        return min(spans, default=None)
+        spans = (self.lease_over_in, self.request_over_in, self.ask_in)
+        return min((one for one in spans if one is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,12 +264,13 @@ def agenda(
         "lows": [queue.low_us for queue in queues],
         "opens": [queue.opens_us for queue in queues],
     }
-    now_us, due_us, lease_us, request_us, firsts = tx.row(AGENDA, parameters)
+    now_us, due_us, lease_us, request_us, ask_us, firsts = tx.row(AGENDA, parameters)
     given = {(queue.lane, queue.priority): queue for queue in queues}
     return Agenda(
         due_in=_until(now_us, due_us),
         lease_over_in=_until(now_us, lease_us),
         request_over_in=_until(now_us, request_us),
+        ask_in=_until(now_us, ask_us),
         queues=[
             replace(
                 given.get((lane, priority)) or Queue(lane=lane, priority=priority),

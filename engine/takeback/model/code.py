@@ -173,6 +173,7 @@ _ANSWERED = (
     Code(
         name="needs_approval",
         class_=Class.TERMINAL,
+        where=(Where.PERSON,),
         meaning="the intent still waits for a person's decision, and the verb needs that first",
         advice="a person approves or denies it",
     ),
@@ -239,6 +240,20 @@ _ANSWERED = (
         where=(Where.RESTORE,),
         meaning="somebody has changed it since, or it would collide with what is there now",
         advice="a person looks, and may force it",
+    ),
+    Code(
+        name="wrong_state",
+        class_=Class.TERMINAL,
+        where=(Where.PERSON,),
+        meaning="the verb does not apply to what the intent is now",
+        advice="the message says what it is, and what can be done about it",
+    ),
+    Code(
+        name="resolved_failed",
+        class_=Class.TERMINAL,
+        where=(Where.STAYS,),
+        meaning="it was in doubt, and a person has found out that it did not happen",
+        advice="tell the user; nothing happened",
     ),
     Code(
         name="search_budget_exhausted",

@@ -17,7 +17,7 @@ from typing import Literal, assert_never
 from takeback.model import command as commands
 from takeback.model import event as events
 from takeback.model.errors import InvalidTransition
-from takeback.model.intent import FINAL, Intent, State, is_cancellable, micros
+from takeback.model.intent import FINAL, Intent, State, is_cancellable, left_no_trace, micros
 
 Events = Sequence[events.Event]
 
@@ -349,11 +349,9 @@ def _requeue(intent: Intent, command: commands.Requeue, now: datetime) -> Events
 
 def _left_no_trace(intent: Intent, command: commands.Requeue) -> bool:
     """Find speaks of all that was sent under the key; a failure only of its own attempt."""
-    if intent.contradicted:
-        return False
     if command.cause == "absent":
-        return True
-    return intent.state is State.FAILED and not intent.attempts_unknown
+        return not intent.contradicted
+    return left_no_trace(intent)
 
 
 def _answer_late(intent: Intent, command: commands.AnswerLate) -> Events:

@@ -69,7 +69,7 @@ OPENINGS: Mapping[Door, Opening] = {
     Door.STATUS: Opening(reader=Reader.MODEL, sites=(f"{_APP}.status",)),
     Door.DECIDE: Opening(
         reader=Reader.OPERATOR,
-        sites=(f"{_APP}.approve", f"{_APP}.deny", f"{_APP}.decide"),
+        sites=tuple(f"{_APP}.{verb}" for verb in ("approve", "deny", "decide", "retry", "resolve")),
     ),
     Door.LIST: Opening(reader=Reader.MODEL, sites=(f"{_DESK}.list",)),
     Door.SHOW: Opening(reader=Reader.OPERATOR, sites=(f"{_DESK}.show",)),

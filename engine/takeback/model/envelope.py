@@ -25,7 +25,7 @@ from takeback.model.code import Class, WireEffect, code_of
 from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable, is_held_back
 from takeback.model.moment import iso
 from takeback.model.payload import Full
-from takeback.model.status import STATUS
+from takeback.model.status import STATUS, Status
 from takeback.model.violation import shown
 from takeback.model.wording import message_of, summary_of, undo_of
 
@@ -243,10 +243,9 @@ def _affected(
 
 def _replayed(intent: Intent, replay: Replay) -> dict[str, Any]:
     """What an answer that repeats an earlier one says of that."""
-    document: dict[str, Any] = {
-        "first_called_at": iso(intent.recorded_at),
-        "again": {"repeat_of": intent.ref},
-    }
+    document: dict[str, Any] = {"first_called_at": iso(intent.recorded_at)}
+    if is_safe_to_repeat(intent):
+        document["again"] = {"repeat_of": intent.ref}
     if replay.differs:
         document["differs"] = [
             {
@@ -261,6 +260,14 @@ def _replayed(intent: Intent, replay: Replay) -> dict[str, Any]:
     if not replay.stands:
         document["stands"] = False
     return document
+
+
+def is_safe_to_repeat(intent: Intent) -> bool:
+    """Whether a repeat on purpose is offered: not while nobody knows whether it has happened.
+
+    What has not even begun before a person has looked can't have happened.
+    """
+    return STATUS[_state(intent)] is not Status.IN_DOUBT or is_held_back(intent)
 
 
 def _full(

@@ -11,6 +11,7 @@
     │   └── UnsupportedConnection the object given is none of the connections taken
     ├── PolicyRefusal             a person or another policy has to decide first
     │   ├── PersonRequired        an agent's principal asked for what only a person may do
+    │   ├── NeedsApproval         it waits for a person's yes, and the verb needs that first
     │   ├── NotGranted            this principal may not do it to what others have done
     │   ├── PolicyForbids         the app's own policy does not allow the call
     │   ├── LimitExceeded         a limit of the row, and no person is to lift it
@@ -22,6 +23,7 @@
     │   ├── PreviewStale          what would be affected is not what was previewed
     │   ├── ApprovalMismatch      what was approved is not what is asked for
     │   ├── RestoreConflict       something changed since: both sides named
+    │   ├── WrongState            a person's verb that does not apply to what the intent is now
     │   ├── CommitRefused         a constraint or trigger of the database refused the commit
     │   ├── InvalidTransition     a command that the state of the intent does not allow
     │   └── LeaseLost             another worker owns the attempt by now
@@ -147,6 +149,10 @@ class PersonRequired(PolicyRefusal):
     code = "no_access"
 
 
+class NeedsApproval(PolicyRefusal):
+    """The intent still waits for approval; a person decides about that first."""
+
+
 class NotGranted(PolicyRefusal):
     """An agent asked to take back what neither its run nor its principal has done."""
 
@@ -221,6 +227,12 @@ class TooLate(Conflict):
     """The undo window is over: the effect has begun or happened."""
 
     code = "too_late"
+
+
+class WrongState(Conflict):
+    """A person's verb does not apply; the message says what the intent is, and what does."""
+
+    code = "wrong_state"
 
 
 class RestoreConflict(Conflict):

@@ -206,3 +206,9 @@ def is_held_back(intent: Intent) -> bool:
     """Whether it is parked although no attempt of it can be in the world: it could not be begun."""
     may_have_happened = intent.attempts_unknown or intent.contradicted
     return intent.state is State.PARKED and not may_have_happened
+
+
+def left_no_trace(intent: Intent) -> bool:
+    """Whether it has failed, and no attempt of it may have done anything."""
+    untouched = not intent.attempts_unknown and not intent.contradicted
+    return intent.state is State.FAILED and untouched

@@ -86,12 +86,17 @@ def _sentence(
         case Status.IN_PROGRESS:
             doing = "taken back" if state is State.RESTORING else "carried out"
             return f"{subject} is being {doing}."
-        case Status.IN_DOUBT if is_held_back(intent):
-            return f"{subject} has not begun, and can't before a person has looked at it."
         case Status.IN_DOUBT:
-            return f"{subject} may or may not have happened; nobody knows yet. It is not repeated."
+            return f"{subject} {_doubt(intent, state)}"
         case _:
             return f"{subject} was refused: {message_of(state, bodies)}"
+
+
+def _doubt(intent: Intent, state: State) -> str:
+    if is_held_back(intent):
+        return "has not begun, and can't before a person has looked at it."
+    who = "a person has to find out" if state is State.PARKED else "nobody knows yet"
+    return f"may or may not have happened; {who}. It is not repeated."
 
 
 class _Values(dict[str, Any]):
