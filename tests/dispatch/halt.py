@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import psycopg
 
@@ -10,6 +11,8 @@ from takeback.testing.crash import Fault, Stage, StagedConnection
 from tests.dispatch.office import Office
 
 SECONDS_MAX = 30
+
+AnOffice = TypeVar("AnOffice", bound=Office)
 
 
 class Halt(Stage):
@@ -40,7 +43,7 @@ class Halt(Stage):
         self._go.set()
 
     @contextmanager
-    def watching(self, office: Office) -> Iterator[Office]:
+    def watching(self, office: AnOffice) -> Iterator[AnOffice]:
         """``office`` with connections of this process."""
         self.watch(office.context.database.engine)
         try:

@@ -29,6 +29,7 @@ from takeback.declare import (
     LOOKUP,
     Approval,
     Catalog,
+    Connector,
     Local,
     Remote,
     Text,
@@ -204,6 +205,7 @@ class Office(Takeback):
         world: Any,
         *,
         rows: Sequence[Tool] = ROWS,
+        connectors: Sequence[Connector] = (),
         pause: Callable[[float], None] | None = None,
         handlers: object | None = None,
         database: Database | None = None,
@@ -211,7 +213,7 @@ class Office(Takeback):
         **settings: Any,
     ) -> None:
         super().__init__(
-            Catalog(*rows),
+            Catalog(*rows, connectors=connectors),
             handlers=handlers or world.handlers(rows),
             settings=Settings(database_url=url, **settings),
         )

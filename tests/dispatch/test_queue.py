@@ -1,7 +1,6 @@
 """What is due is found lane by lane, the highest priority first, and nothing is stranded."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +8,8 @@ import psycopg
 import pytest
 
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.lane import Lanes, Room
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.queue import LOW_FIRST_EVERY
-from takeback.ledger.transaction import Tx
 from tests.dispatch.office import Office
 
 
@@ -23,22 +20,8 @@ def observer(database_url: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-@dataclass
-class Doorkeeper(Lanes):
-    """Lets in as many as a test says, and writes down what was taken."""
-
-    said: Mapping[str, Room]
-    taken: list[Mapping[str, int]] = field(default_factory=list)
-
-    def rooms(self, tx: Tx, lanes: Collection[str]) -> Mapping[str, Room]:
-        return self.said
-
-    def took(self, tx: Tx, counts: Mapping[str, int]) -> None:
-        self.taken.append(dict(counts))
-
-
-def dispatcher(office: Office, lanes: Lanes | None = None, **paces: Any) -> Dispatcher:
-    return Dispatcher(office.context, Pace(**paces), "w", lanes or Lanes())
+def dispatcher(office: Office, **paces: Any) -> Dispatcher:
+    return Dispatcher(office.context, Pace(**paces), "w")
 
 
 def letter(office: Office, to: str, observer: psycopg.Connection, **columns: object) -> str:
@@ -106,38 +89,28 @@ def test_lanes_take_turns_at_being_first(office, observer):
     assert {refs[ref] for _ in range(4) for ref in taken(claims, 1)} == {"a", "b", "c"}
 
 
-def test_a_lane_gives_no_more_than_it_has_room_for_over_all_priorities(office, observer):
-    for number in range(4):
-        letter(office, f"n{number}", observer, lane="stripe")
-        letter(office, f"h{number}", observer, lane="stripe", priority=1)
-    other = letter(office, "other", observer)
-    lanes = Doorkeeper({"stripe": Room(count=5)})
+def test_a_lane_gives_no_more_than_it_has_room_for_over_all_priorities(post):
+    office = post(concurrency=5)
+    office.post(4, "letter")
+    urgent = office.post(4, "urgent")
+    (other,) = office.post(1, "note")
 
-    first = taken(dispatcher(office, lanes))
+    first = taken(office.dispatcher())
 
-    assert len(first) == 6 and other in first
-    assert lanes.taken == [{"stripe": 5, "": 1}]
+    assert len(first) == 6 and {other, *urgent} < set(first)
     assert sum(office.state(ref) == "claimed" for ref in first) == 6
 
 
-def test_a_closed_lane_keeps_nobody_turning_and_is_due_when_it_opens(office, observer):
-    letter(office, "dana", observer, lane="stripe")
-    (opens_at,) = observer.execute("SELECT takeback.now() + interval '20 s'").fetchall()[0]
-    lanes = Doorkeeper({"stripe": Room(count=0, opens_at=opens_at)})
-    claims = dispatcher(office, lanes)
+def test_a_closed_lane_keeps_nobody_turning_and_is_due_when_it_opens(post):
+    office = post(rate=0.05)
+    office.post(2)
+    claims = office.dispatcher()
+    assert len(taken(claims)) == 1
 
     assert taken(claims) == []
     due_in = claims.agenda().due_in
 
     assert due_in is not None and timedelta(seconds=15) < due_in <= timedelta(seconds=20)
-    assert lanes.taken == []
-
-
-def test_what_is_asked_for_by_its_id_keeps_to_the_room_of_its_lane(office, observer):
-    refs = [letter(office, f"{number}", observer, lane="stripe") for number in range(3)]
-    ids = [(intent.tenant, intent.id) for intent in (office.show(ref).entry.intent for ref in refs)]
-    claims = dispatcher(office, Doorkeeper({"stripe": Room(count=2)}))
-    assert claims.claim(ids).count == 2
 
 
 def test_a_claim_that_finds_nothing_above_its_marks_looks_below_them(office, clock, observer):

@@ -117,6 +117,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lock_wanted": {"tools": TOOLS, "tenants": [TENANT], "ids": [ID], "tenant": None},
     "lock_scopes": {"locks": [-7]},
     "move_asks": {"tenants": [TENANT], "ids": [ID], "was_us": [None], "ask_us": [1]},
+    "out_of_turn": {"tenants": [TENANT], "ids": [ID]},
     "open_intents": {"counted_max": 1000},
     "overdue": {"tenant": None, "tool": None, "run": None, "limit": 1000},
     "plant_row": {"tenant": TENANT, "id": ID, "row": "{}"},
@@ -174,6 +175,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "server": {},
     "snapshots": {"tenants": [TENANT], "ids": [ID]},
     "thaw": {"tenant": None, "tool": "a", "run": None, "reason": "why", "by": "dana"},
+    "try_orderings": {"locks": [-7]},
     "try_scopes": {"locks": [-7]},
     "waiting": {
         "tools": TOOLS,
@@ -248,7 +250,7 @@ KEPT = (
 ELSEWHERE = frozenset(
     {
         *("act", "barrier_holders", "bound", "last_position", "revision", "server"),
-        *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes"),
+        *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes", "try_orderings"),
         *("bound_waiting", "checked_later"),
     }
 )

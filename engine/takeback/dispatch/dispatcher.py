@@ -6,7 +6,6 @@ its scope. What is frozen, and what somebody else is summing up, is left as it i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,12 +16,13 @@ from takeback.client.limiting import BUSY, Entered, release
 from takeback.client.local import sealed_body
 from takeback.client.permission import person_first
 from takeback.declare import APPROVE, Remote
-from takeback.dispatch.lane import Lanes
+from takeback.dispatch.governor import Governor
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.queue import Queues, fitting
+from takeback.dispatch.turn import in_turn
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load, writing_tools
 from takeback.ledger.appending import Change, append
-from takeback.ledger.claiming import Agenda, Waiting, agenda, lock_due, waiting
+from takeback.ledger.claiming import EVER_US, Agenda, Waiting, agenda, lock_due, waiting
 from takeback.ledger.locking import Taken, lock_wanted
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
@@ -57,7 +57,6 @@ class Dispatcher:
     context: Context
     pace: Pace
     worker: str
-    lanes: Lanes = field(default_factory=Lanes)
     _busy: set[str] = field(default_factory=set, init=False)
 
     def run_once(self, limit: int) -> Claimed:
@@ -85,7 +84,7 @@ class Dispatcher:
         lane has no room for.
         """
         with self.context.database.transaction() as tx:
-            rooms = self.lanes.rooms(tx, self._queues.lanes)
+            rooms = self._governor.rooms(tx)
             due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
             return self._claim_taken(tx, fitting(due, rooms))
 
@@ -98,12 +97,20 @@ class Dispatcher:
         with self.context.database.statements(for_work=True) as tx:
             return self._look(tx)
 
+    def is_rationed(self, agenda: Agenda) -> bool:
+        """Whether something is due, and waits for nothing but its turn at a connector's rate."""
+        rationed = self._governor.rationed
+        return any(
+            queue.lane in rationed and EVER_US < queue.low_us <= agenda.now_us
+            for queue in agenda.queues
+        )
+
     def waiting(self, limit: int) -> Waiting:
         """What there is to be claimed now, for whoever wakes others: ``limit`` of each queue."""
         with self.context.database.transaction() as tx:
             if not self._queues.has_looked:
                 self._look(tx)
-            queues = self._queues.to_claim(self.lanes.rooms(tx, self._queues.lanes), limit)
+            queues = self._queues.to_claim(self._governor.rooms(tx), limit)
             return waiting(tx, self._tools, queues, tenant=self.tenant)
 
     @property
@@ -128,26 +135,25 @@ class Dispatcher:
         if not self._queues.has_looked:
             self._look(tx)
         tools = {name: version for name, version in self._tools.items() if name not in passed_by}
-        queues = self._queues.to_claim(self.lanes.rooms(tx, self._queues.lanes), limit)
+        queues = self._queues.to_claim(self._governor.rooms(tx), limit)
         due = lock_due(tx, tools, queues, limit, tenant=self.tenant)
         self._busy.clear()
         return self._claim_taken(tx, due)
 
     def _claim_taken(self, tx: Tx, due: Sequence[Taken]) -> Claimed:
-        loaded = load(self.context, tx, [one.intent for one in due if not one.is_frozen])
-        changes = self._changes(tx, [one for one in due if not one.is_frozen], loaded)
+        free = in_turn(tx, [one for one in due if not one.is_frozen])
+        loaded = load(self.context, tx, [one.intent for one in free])
+        changes = self._changes(tx, free, loaded)
         intents = append(tx, changes)
         works = [
             what.with_intent(intent)
             for intent in intents
             if isinstance(what := loaded[identity(intent)], Work) and intent.state in _RUNS
         ]
-        if works:
-            self.lanes.took(tx, Counter(work.intent.lane for work in works))
         changed = {identity(intent) for intent in intents}
         return Claimed(
             count=len(intents),
-            works=works,
+            works=self._governor.took(tx, works),
             taken=[change.taken for change in changes],
             left=[one for one in due if identity(one.intent) not in changed],
         )
@@ -203,6 +209,10 @@ class Dispatcher:
         elif isinstance(what, Work) and what.is_keyed:
             events += decide(claimed, commands.Begin(lease=self.pace.lease), taken.now)
         return Change(taken=taken, events=events)
+
+    @cached_property
+    def _governor(self) -> Governor:
+        return Governor(self.context, self.pace)
 
     @cached_property
     def _queues(self) -> Queues:

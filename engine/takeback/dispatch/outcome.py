@@ -17,7 +17,7 @@ from takeback.client.face import Broke, performed
 from takeback.declare import Keyed, Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.command import DoubtCause
+from takeback.model.command import DeferCause, DoubtCause
 from takeback.model.intent import Intent, State
 
 RETRY_FIRST_SECONDS = 1.0
@@ -35,7 +35,8 @@ class Outcome:
     """The end of one attempt: the kind, and the body that is stored beside its event.
 
     ``interrupted`` is an attempt that was claimed, perhaps begun, and never called; ``settled`` one
-    that was written down together with its effect.
+    that was written down together with its effect. Of the intent's attempts ``attempts`` count
+    towards what its row allows (None: all); one that ``is_spared`` met an outage, and doesn't.
     """
 
     kind: Literal["succeeded", "failed", "deferred", "in_doubt", "interrupted", "settled"]
@@ -44,6 +45,8 @@ class Outcome:
     code: str = ""
     cause: DoubtCause = "exception"
     retry_after_s: float | None = None
+    attempts: int | None = None
+    is_spared: bool = False
 
 
 INTERRUPTED = Outcome(kind="interrupted")
@@ -86,11 +89,12 @@ def given_up(outcome: Outcome, intent: Intent, tool: Tool) -> Outcome:
     if outcome.kind == "failed" and intent.attempts_unknown and not is_keyed:
         return Outcome(kind="in_doubt", cause="outcome_unknown")
     attempts_max = effect.attempts_max if isinstance(effect, Remote) else 1
-    if outcome.kind != "deferred" or intent.attempt < attempts_max:
+    attempts = outcome.attempts or intent.attempt
+    if outcome.kind != "deferred" or outcome.is_spared or attempts < attempts_max:
         return outcome
     if intent.attempts_unknown:
         return Outcome(kind="in_doubt", cause="outcome_unknown")
-    return not_reached(f"the provider could not be reached in {intent.attempt} attempts")
+    return not_reached(f"the provider could not be reached in {attempts} attempts")
 
 
 def not_reached(message: str) -> Outcome:
@@ -112,7 +116,9 @@ def command_for(
         case "failed":
             return commands.Fail(code=outcome.code, error=digest)
         case "deferred":
-            return commands.Defer(wait=wait_before(intent.attempt, outcome.retry_after_s, dice))
+            wait = wait_before(outcome.attempts or intent.attempt, outcome.retry_after_s, dice)
+            cause: DeferCause = "outage" if outcome.is_spared else "not_dispatched"
+            return commands.Defer(wait=wait, cause=cause)
         case "in_doubt":
             return commands.LoseTrack(cause=outcome.cause)
         case "interrupted" if intent.state is State.CLAIMED:

@@ -81,13 +81,16 @@ class Queues:
         return [self._queue(key, 0) for key in self._lows]
 
     def pass_by(self, claimed: Sequence[Taken], left: Sequence[Taken]) -> None:
-        """Raises the marks to what was claimed, and to nothing that was left as it is."""
+        """Raises the marks to what was claimed, and to nothing that was left as it is.
+
+        Nor where something has an ordering: those after it, which nobody was shown, come next.
+        """
         for one in claimed:
             key = one.intent.lane, one.intent.priority
             highest = micros(one.now) - _SLACK_US
             due_us = highest if one.intent.due_at is None else micros(one.intent.due_at)
             self._lows[key] = max(self._lows.get(key) or EVER_US, min(due_us, highest))
-        for one in left:
+        for one in [*left, *(one for one in claimed if one.intent.ordering is not None)]:
             key = one.intent.lane, one.intent.priority
             self._lows[key] = None
 

@@ -18,6 +18,7 @@ from takeback.client import local
 from takeback.client.context import Context
 from takeback.client.original import follow
 from takeback.dispatch.executor import Ended, is_begun
+from takeback.dispatch.listener import Listener
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_up, not_reached
 from takeback.dispatch.work import Identity, identity, is_held_still
 from takeback.ledger.appending import Body, Change, append
@@ -47,13 +48,20 @@ class Settler:
         """
         try:
             with self.context.database.transaction() as tx:
-                return self._settle_free(tx, ended)
+                left = self._settle_free(tx, ended)
         except errors.Unavailable:
             raise
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
             if len(ended) > 1:
                 return [left for one in ended for left in self.settle([one])]
             return self._settle_bare(ended[0], problem)
+        open_ = {id(one) for one in left}
+        self._listener.tell([one for one in ended if id(one) not in open_])
+        return left
+
+    @property
+    def _listener(self) -> Listener:
+        return Listener(self.context)
 
     def _settle_bare(self, one: Ended, problem: Exception) -> list[Ended]:
         ref = one.work.intent.ref
@@ -64,6 +72,7 @@ class Settler:
         return self.settle([replace(one, outcome=replace(one.outcome, body=None))])
 
     def _settle_free(self, tx: Tx, ended: Sequence[Ended]) -> list[Ended]:
+        ended_as = self._listener.judged(tx, ended)
         originals = [one.work.original for one in ended if one.work.original is not None]
         free = lock_free(tx, [*(one.work.intent for one in ended), *originals])
         rows = {identity(taken.intent): taken for taken in free}
@@ -73,13 +82,15 @@ class Settler:
             if _is_held(one, rows):
                 left.append(one)
             else:
-                changes += self._changes(one, rows)
+                changes += self._changes(one, ended_as.get(id(one), one.outcome), rows)
         append(tx, changes)
         return left
 
-    def _changes(self, one: Ended, rows: Mapping[Identity, Taken]) -> list[Change]:
+    def _changes(
+        self, one: Ended, outcome: Outcome, rows: Mapping[Identity, Taken]
+    ) -> list[Change]:
         own, taken = one.work.intent, rows[identity(one.work.intent)]
-        outcome = given_up(one.outcome, taken.intent, one.work.bound.tool)
+        outcome = given_up(outcome, taken.intent, one.work.bound.tool)
         is_ours = is_held_still(own, taken.intent) or (
             outcome.kind == "interrupted" and is_begun(one.work, taken)
         )

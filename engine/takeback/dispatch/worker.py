@@ -253,7 +253,8 @@ class Worker:
             self._fruitless += 1
         is_due = due_in is not None and due_in <= 0
         is_idle = not self._crew.busy and not self._crew.open and not self._sweep.busy
-        if drain and is_idle and not is_due and not self._is_left_behind(agenda):
+        is_over = not is_due and not self._is_left_behind(agenda)
+        if drain and is_idle and is_over and not self._dispatcher.is_rationed(agenda):
             return True
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
             self._sleep(self._nap(due_in, sweep_in))

@@ -32,6 +32,7 @@ from takeback.ledger.locking import (
     Taken,
     taken_of,
 )
+from takeback.ledger.ordering import IS_IN_TURN
 from takeback.ledger.projection import STORED_COLUMNS
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
@@ -101,7 +102,7 @@ known AS MATERIALIZED (
     FROM queue AS q LEFT JOIN LATERAL (
         SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
         WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
-          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}
+          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}
         ORDER BY i.lane, i.priority, i.due_at LIMIT 1) AS d ON true
 )
 SELECT takeback.micros(takeback.now()),
@@ -147,7 +148,7 @@ queue AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
         WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
-          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}
+          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}
         ORDER BY i.lane, i.priority, i.due_at LIMIT 1) AS d
 )
 SELECT d.tenant, CAST(d.id AS text), d.version, d.priority, CAST(NULL AS bigint) FROM due AS d

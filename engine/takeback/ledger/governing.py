@@ -36,10 +36,12 @@ REGISTER_LANES = Statement(
 INSERT INTO takeback.connectors (name, tokens, refilled_at)
 SELECT n.name, n.tokens, takeback.now()
 FROM json_to_recordset(CAST(:lanes AS json)) AS n (name text, tokens float8)
+WHERE (SELECT c.name FROM takeback.connectors AS c WHERE c.name = n.name LIMIT 1) IS NULL
 ORDER BY n.name
 ON CONFLICT (name) DO NOTHING
 """),
 )
+"""What is there is left out before: by itself ON CONFLICT waits for whoever is writing the row."""
 
 LOCK_LANES = Statement(
     name="lock_lanes",

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from takeback.ledger.ordering import IS_IN_TURN
 from takeback.ledger.projection import COLUMNS, STORED_COLUMNS, WIDTH, intent_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
@@ -52,7 +53,7 @@ IS_RUNNING = """(i.restores IS NOT NULL OR NOT EXISTS (
 takes back is never frozen."""
 
 IS_CLAIMABLE = f"""i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
-  AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING}"""
+  AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}"""
 """What may be claimed now, whether it was looked for or asked for by its id."""
 
 IS_FROZEN = "i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run)"

@@ -15,7 +15,10 @@ ApprovalCause = Literal["row", "repeat", "rows", "limit", "policy"]
 """Why a person decides first: the row says so of such a call, or of one that is meant once more; it
 would affect many rows; it is over a limit; or the app's own policy wants it."""
 
-DeferCause = Literal["not_dispatched", "interrupted"]
+DeferCause = Literal["not_dispatched", "outage", "interrupted"]
+"""Why an attempt did nothing: the handler says so; so it does while nobody else is answered; or the
+attempt was never made."""
+
 PostponeCause = Literal["thawed"]
 DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted", "lease_over"]
 """How an attempt can end without an outcome, by its own worker's word: ``lease_over`` is a lease

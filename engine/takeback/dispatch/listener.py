@@ -1,0 +1,140 @@
+"""Hears from how attempts end whether a provider answers, and tells the breaker of its connector.
+
+An attempt that was not dispatched, or is in doubt, was not answered; one that succeeded or was
+refused was. Told in a transaction of its own, after the outcomes are written: whoever dies in
+between, or finds no time, leaves the breaker as it was, and the next outcome tells it again.
+
+In an outage attempts prove that nothing happened one after the other. Only the first of such a row
+counts towards what a tool's row allows: the others are spared, so that no outage, however long,
+fails an intent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from takeback.client.context import Context
+from takeback.dispatch.executor import Ended
+from takeback.dispatch.governor import connector_of
+from takeback.dispatch.outcome import Outcome
+from takeback.dispatch.work import identity
+from takeback.ledger.bound import bound
+from takeback.ledger.governing import (
+    attempts_spared,
+    await_lanes,
+    read_lanes,
+    read_traffic,
+    write_lanes,
+)
+from takeback.ledger.transaction import Tx
+from takeback.log import logger
+from takeback.model import errors
+from takeback.model.lane import Heard, Lane, hear
+
+PATIENCE = timedelta(seconds=2)
+"""A claim holds a connector's row for milliseconds; whoever holds it longer is not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Listens for one worker; each ``tell`` is one transaction."""
+
+    context: Context
+
+    def judged(self, tx: Tx, ended: Sequence[Ended]) -> Mapping[int, Outcome]:
+        """The outcomes that mean something else behind a breaker, by the ``id`` of what ended.
+
+        Of those that proved that nothing happened it is known then how many attempts count.
+        """
+        guarded = [one for one in ended if self._is_guarded(one)]
+        deferred = [identity(one.work.intent) for one in guarded if _is_deferred(one)]
+        if not deferred:
+            return {}
+        rows = read_lanes(tx, {one.work.intent.lane for one in guarded})
+        failures = {lane.name: lane.failures for lane in rows}
+        spared = attempts_spared(tx, deferred)
+        judged = {}
+        for one in guarded:
+            intent, heard = one.work.intent, heard_in(one.outcome)
+            before = failures.get(intent.lane, 0)
+            if _is_deferred(one):
+                counted = intent.attempt - spared.get(intent.id, 0) - (before > 0)
+                judged[id(one)] = replace(
+                    one.outcome, attempts=max(counted, 1), is_spared=before > 0
+                )
+            if heard != "nothing":
+                failures[intent.lane] = before + 1 if heard == "unanswered" else 0
+        return judged
+
+    def tell(self, ended: Sequence[Ended]) -> None:
+        """Tells the breakers what ``ended`` says of their providers, where that is news."""
+        news = [one for one in ended if self._is_guarded(one) and _is_news(one)]
+        if not news:
+            return
+        try:
+            with self.context.database.transaction() as tx:
+                bound(tx, PATIENCE)
+                self._tell(tx, news)
+        except errors.TakebackError as problem:
+            logger.warning("breaker_not_told", code=problem.code, attempts=len(news))
+
+    def _tell(self, tx: Tx, news: Sequence[Ended]) -> None:
+        before = {one.name: one for one in await_lanes(tx, {n.work.intent.lane for n in news})}
+        now = read_traffic(tx, ()).now
+        lanes = dict(before)
+        for one in news:
+            name = one.work.intent.lane
+            connector = connector_of(self.context, one.work)
+            if name in lanes and connector is not None:
+                heard = heard_in(one.outcome)
+                lanes[name] = hear(
+                    lanes[name], connector.breaker, heard, now, is_probe=one.work.is_probe
+                )
+        changed = [lane for name, lane in lanes.items() if lane != before[name]]
+        if changed:
+            write_lanes(tx, changed)
+        for lane in changed:
+            _log(before[lane.name], lane)
+
+    def _is_guarded(self, one: Ended) -> bool:
+        connector = connector_of(self.context, one.work)
+        return connector is not None and connector.breaker is not None
+
+
+def heard_in(outcome: Outcome) -> Heard:
+    """What the end of an attempt says of the provider: an attempt that was cut off says nothing.
+
+    >>> heard_in(Outcome(kind="failed")), heard_in(Outcome(kind="in_doubt", cause="timed_out"))
+    ('answered', 'unanswered')
+    >>> heard_in(Outcome(kind="in_doubt", cause="interrupted"))
+    'nothing'
+    """
+    if outcome.kind in ("succeeded", "failed"):
+        return "answered"
+    is_cut_off = outcome.kind == "in_doubt" and outcome.cause == "interrupted"
+    if outcome.kind in ("interrupted", "settled") or is_cut_off:
+        return "nothing"
+    return "unanswered"
+
+
+def _is_deferred(one: Ended) -> bool:
+    return one.outcome.kind == "deferred"
+
+
+def _is_news(one: Ended) -> bool:
+    """An answer, where all had been answered before, is none."""
+    return heard_in(one.outcome) == "unanswered" or one.work.is_doubted
+
+
+def _log(before: Lane, after: Lane) -> None:
+    if after.opened_at is None and before.opened_at is not None:
+        logger.info("connector_resumed", connector=after.name)
+    elif after.paused_until != before.paused_until:
+        logger.warning(
+            "connector_paused",
+            connector=after.name,
+            failures=after.failures,
+            seconds=after.pause.total_seconds(),
+        )
