@@ -3,17 +3,20 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from takeback.declare import BLIND, PER_TENANT, Limit, Remote
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.responder import Responder
 from takeback.dispatch.work import Identity, identity
+from takeback.ledger.limiting import scope_lock
 from takeback.model.errors import InvalidSettings
-from tests.dispatch.office import Called, Office, World
+from tests.dispatch.office import Called, Office, World, row
 from tests.dispatch.shift import SECONDS_MAX, Door, Watch, eventually
 
 
@@ -174,3 +177,26 @@ WHERE pg_terminate_backend(pg_backend_pid())
 def test_times_that_contradict_are_refused_at_the_start(office):
     with pytest.raises(InvalidSettings, match="concurrency"):
         Responder(office.context, Pace(concurrency=0), name="r", monotonic=Watch())
+
+
+def test_what_is_due_and_passed_by_for_a_moment_is_asked_for_again(database_url: str, world: World):
+    """Somebody else adds up the sum of its limit: nobody is woken for it a second time."""
+    limit = Limit(count=9, scope=PER_TENANT)
+    bounded = replace(row("send_letter", Remote(upstream=BLIND)), limits=(limit,))
+    office = Office(database_url, world, rows=(bounded,))
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    respond = Respond(office)
+    with psycopg.connect(database_url) as other:
+        sum_ = scope_lock("default", "tenant")
+        other.execute("SELECT pg_advisory_xact_lock(31418, %s)", [sum_])
+        respond.start()
+        woken = respond.wake(ref)
+        kept = respond.responder._handed
+        eventually(lambda: any(one.at > 0 for one in kept), "it is passed by, and kept")
+        assert office.state(ref) == "due" and not woken.done()
+        other.rollback()
+    respond.watch.seconds += 1.0
+    assert woken.result(SECONDS_MAX)
+    assert office.state(ref) == "succeeded"
+    respond.stop()
+    office.close()

@@ -12,7 +12,6 @@ import signal
 import socket
 import threading
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from dramatiq import Broker, Message
@@ -20,7 +19,7 @@ from dramatiq.broker import MessageProxy
 from dramatiq.middleware import Middleware
 
 from takeback import Takeback
-from takeback.dispatch.pace import Pace, check_pace
+from takeback.dispatch.pace import check_pace
 from takeback.dispatch.responder import Responder
 from takeback.dispatch.work import Identity
 from takeback.log import logger
@@ -41,8 +40,7 @@ class Shift(Middleware):
     def __init__(self, app: Takeback) -> None:
         """Raises InvalidSettings when the times of the settings and of the rows contradict."""
         self._app = app
-        lease = timedelta(seconds=app.settings.lease_seconds)
-        self._pace = Pace(lease=lease, stop_seconds_max=STOP_SECONDS_MAX)
+        self._pace = replace(app.pace, stop_seconds_max=STOP_SECONDS_MAX)
         check_pace(self._pace, app.registry)
         self._responder: Responder | None = None
         self._thread: threading.Thread | None = None

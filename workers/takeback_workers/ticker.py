@@ -75,11 +75,15 @@ class _Published:
 
 @dataclass(slots=True)
 class Ticked:
-    """What a ticker has done so far: wake-ups published, leases ended, attempts carried out."""
+    """What a ticker has done so far: wake-ups published, leases ended, attempts carried out.
+
+    ``abandoned`` threads are still busy and can't be ended.
+    """
 
     published: int = 0
     taken_over: int = 0
     performed: int = 0
+    abandoned: int = 0
 
 
 def priority_of(due: Due) -> Priority:
@@ -139,6 +143,7 @@ class Ticker:
             while not self._stopping():
                 self._tried_turn()
         finally:
+            self.ticked.abandoned += self._sweep.abandoned
             self._sweep.leave()
         return self.ticked
 
@@ -263,6 +268,7 @@ class Ticker:
         logger.warning("ticker_stands_in", worker=self._name)
         worker = self._app.worker(name=self._name, sleep=self._sleep, stopping=self._is_relieved)
         tally = worker.run()
+        self.ticked.abandoned += worker.abandoned
         self.ticked.performed += tally.performed
         self.ticked.taken_over += tally.taken_over
 

@@ -68,6 +68,7 @@ def ticker(
 
     door = door_of(context)
     ticked = process.workers("ticker").tick(door.app(), stand_in=stand_in)
+    door.threads_abandoned = ticked.abandoned
     counts = {
         "published": ticked.published,
         "taken_over": ticked.taken_over,

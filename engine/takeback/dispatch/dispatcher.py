@@ -7,7 +7,7 @@ its scope. What is frozen, and what somebody else is summing up, is left as it i
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from takeback.client.body import refusal_body
@@ -80,13 +80,17 @@ class Dispatcher:
     def claim(self, wanted: Sequence[Identity]) -> Claimed:
         """Claims those of ``wanted`` that are due, as ``run_once`` does; the rest is left as it is.
 
-        What nobody may claim now (held, claimed, settled, unknown, frozen) is no work, nor what its
-        lane has no room for.
+        What nobody may claim now (held, claimed, settled, unknown, frozen) is no work. What its
+        lane has no room for is among the ``left``.
         """
         with self.context.database.transaction() as tx:
             rooms = self._governor.rooms(tx)
             due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
-            return self._claim_taken(tx, fitting(due, rooms))
+            kept = fitting(due, rooms)
+            claimed = self._claim_taken(tx, kept)
+        kept_ids = {identity(one.intent) for one in kept}
+        more = [one for one in due if identity(one.intent) not in kept_ids]
+        return replace(claimed, left=[*claimed.left, *more])
 
     def look_everywhere(self) -> None:
         """Has the next look find what lies below the marks, and lanes that nobody has named."""

@@ -3,7 +3,9 @@
 Whoever is woken hands the id over and waits until there is nothing more to do for it here. One
 thread claims what has been handed over meanwhile, in one statement, and settles what has ended; the
 attempts run on the crew's threads. What nobody may claim now is no work: a wake-up that is late,
-doubled or wrong costs a look. While the database is away the ids are kept, and asked for again.
+doubled or wrong costs a look. While the database is away the ids are kept, and asked for again; for
+a moment those too that are due and passed by: a sum of theirs is being added up, or their lane has
+no room.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,7 +23,7 @@ from takeback.client.context import Context
 from takeback.dispatch.crew import crew_of
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
-from takeback.dispatch.work import Identity
+from takeback.dispatch.work import Identity, identity
 from takeback.dispatch.worker import ABANDONED_MAX, FAULTS_MAX, TROUBLE_PAUSES
 from takeback.log import logger
 from takeback.model import errors
@@ -30,6 +33,23 @@ LOOK_SECONDS = 0.02
 
 IDLE_SECONDS = 1.0
 """How often a stop is looked for while nothing is handed over."""
+
+
+LEFT_SECONDS = 0.05
+"""How soon something is asked for again that is due and was passed by."""
+
+LEFT_SECONDS_MAX = 2.0
+"""So long it is asked for again; then whoever waits goes on, and somebody else is woken later."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Errand:
+    """An id that was handed over, who waits for it, and when it is to be asked for."""
+
+    wanted: Identity
+    done: Future[bool]
+    handed_at: float
+    at: float
 
 
 class Responder:
@@ -46,7 +66,7 @@ class Responder:
         self._crew = crew_of(context, pace, monotonic=monotonic)
         self._pace = pace
         self._monotonic = monotonic
-        self._handed: deque[tuple[Identity, Future[bool]]] = deque()
+        self._handed: deque[Errand] = deque()
         self._running: dict[Identity, list[Future[bool]]] = {}
         self._bell = threading.Condition()
         self._is_stopping = False
@@ -70,10 +90,11 @@ class Responder:
         False when the responder stopped before it was claimed: somebody else has to be woken.
         """
         done: Future[bool] = Future()
+        now = self._monotonic()
         with self._bell:
             if self._is_stopping:
                 return False
-            self._handed.append((wanted, done))
+            self._handed.append(Errand(wanted=wanted, done=done, handed_at=now, at=now))
             self._bell.notify()
         return done.result()
 
@@ -130,17 +151,23 @@ class Responder:
         self._crew.look(LOOK_SECONDS)
         self._answer()
 
-    def _take(self, room: int, seconds: float) -> list[tuple[Identity, Future[bool]]]:
+    def _take(self, room: int, seconds: float) -> list[Errand]:
+        """Those whose time has come, as many as there is room for; waits a while for the first."""
         with self._bell:
-            if not self._handed and not self._is_stopping:
-                self._bell.wait(seconds)
-            count = min(room, len(self._handed))
-            return [self._handed.popleft() for _ in range(count)]
+            if not self._is_stopping:
+                self._bell.wait_for(lambda: self._handed or self._is_stopping, seconds)
+            now = self._monotonic()
+            ready = [one for one in self._handed if one.at <= now][:room]
+            if not ready and self._handed and seconds:
+                self._bell.wait(LEFT_SECONDS)
+            for one in ready:
+                self._handed.remove(one)
+            return ready
 
-    def _claim(self, handed: list[tuple[Identity, Future[bool]]]) -> None:
+    def _claim(self, handed: list[Errand]) -> None:
         before = self._monotonic()
         try:
-            claimed = self._dispatcher.claim(list({wanted for wanted, _ in handed}))
+            claimed = self._dispatcher.claim(list({one.wanted for one in handed}))
         except BaseException:
             # The claim may have happened: then its lease ends, and it is due again.
             with self._bell:
@@ -148,8 +175,14 @@ class Responder:
             raise
         self.claimed += claimed.count
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
-        for wanted, done in handed:
-            self._running.setdefault(wanted, []).append(done)
+        left = {identity(one.intent) for one in claimed.left if not one.is_frozen}
+        for one in handed:
+            if one.wanted in left and before - one.handed_at < LEFT_SECONDS_MAX:
+                one.at = before + LEFT_SECONDS
+                with self._bell:
+                    self._handed.append(one)
+            else:
+                self._running.setdefault(one.wanted, []).append(one.done)
 
     def _answer(self) -> None:
         """Lets those go on whose intent is in nobody's hands here any more."""
@@ -171,4 +204,4 @@ class Responder:
         self._running.clear()
         with self._bell:
             while self._handed:
-                self._handed.popleft()[1].set_result(False)
+                self._handed.popleft().done.set_result(False)
