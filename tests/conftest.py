@@ -14,7 +14,7 @@ import hypothesis
 import psycopg
 import pytest
 
-from tests import database
+from tests import database, pooler, services
 
 SEED_VARIABLE = "TAKEBACK_TEST_SEED"
 OURS = ("TAKEBACK_TEST_", "TAKEBACK_REQUIRE")
@@ -99,10 +99,26 @@ def server_url(databases: database.Databases) -> str:
     return databases.server_url
 
 
+@pytest.fixture(scope="session")
+def pooler_url(databases: database.Databases) -> Iterator[str | None]:
+    """The pooler that the tests are to go through; None where nobody has asked for one."""
+    if not os.environ.get(pooler.VARIABLE):
+        yield None
+        return
+    pooler.never_prepare()
+    with pooler.pooler(services.require("pgbouncer"), databases.server_url) as url:
+        yield url
+
+
 @pytest.fixture
-def database_url(databases: database.Databases) -> str:
+def database_url(
+    request: pytest.FixtureRequest, databases: database.Databases, pooler_url: str | None
+) -> str:
     """A clean database, migrated, with the example's seeded tables in it."""
-    return databases.clean()
+    url = databases.clean()
+    if pooler_url is None or request.node.get_closest_marker("session"):
+        return url
+    return pooler.through(pooler_url, url)
 
 
 @pytest.fixture

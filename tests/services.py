@@ -48,6 +48,7 @@ PROBES: Mapping[str, Callable[[], str]] = {
     # Brokers are started by whoever wants one, on free ports: tests kill and wipe them.
     "redis": lambda: program("redis-server", "valkey-server"),
     "rabbitmq": rabbitmq,
+    "pgbouncer": lambda: program("pgbouncer", "/usr/sbin/pgbouncer"),
     "chromium": lambda: program("chromium"),
     "node": lambda: program("node"),
 }

@@ -148,6 +148,30 @@ def test_what_a_killed_worker_was_executing_is_taken_over_by_the_next(
     assert states(kiosk) == {ref: "in_doubt", other: "held"}
 
 
+@pytest.mark.slow
+@pytest.mark.chaos
+def test_with_nothing_configured_what_a_killed_worker_was_at_is_taken_over_within_31_seconds(
+    kiosk: Terminal, bell: Bell, database_url: str
+):
+    """procrastinate #307, pgqueuer #475: jobs of a killed worker were stuck for ever. Nothing is
+    set here, and nobody does anything: another worker that runs is enough."""
+    import time
+
+    ref = kiosk.ref(*call("ring", bell="a", how="for_ever"))
+    with running("worker") as first:
+        assert bell.rung() == ref
+        first.tell(signal.SIGKILL)
+        killed_at = time.monotonic()
+        first.child.wait(timeout=SECONDS_MAX)
+    with running("worker") as second:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            await_state(connection, ref, "in_doubt")
+        assert time.monotonic() - killed_at < 31
+        second.tell(signal.SIGTERM)
+        assert second.ended().exit == 0
+    assert kiosk("show", ref, "--json").document["events"][-1]["payload"]["cause"] == "lease_over"
+
+
 @pytest.mark.parametrize("arguments", [["worker"], ["worker", "--drain"]])
 def test_a_worker_without_a_database_says_so_and_ends_with_four(
     kiosk: Terminal, monkeypatch: pytest.MonkeyPatch, arguments: list[str]

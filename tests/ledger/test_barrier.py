@@ -23,6 +23,8 @@ from tests.ledger import cluster
 from tests.ledger.conftest import Connect
 from tests.ledger.scribe import Scribe, apply, events_of, record_many, recorded, until
 
+pytestmark = pytest.mark.session
+
 
 def read(
     url: str,

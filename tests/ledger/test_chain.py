@@ -110,6 +110,7 @@ def append_a_life(url: str, dice: random.Random, ids: list[UUID], count: int) ->
     return appended
 
 
+@pytest.mark.session
 def test_four_writers_at_the_same_intents_fork_no_chain(
     database_url: str, connect: Connect, rng: random.Random
 ):

@@ -66,6 +66,7 @@ def count(tx: psycopg.Connection[Any], table: str = "intents") -> int:
     return int(row[0])
 
 
+@pytest.mark.session
 @pytest.mark.parametrize("level", LEVELS, ids=ids)
 def test_what_the_former_recipe_recorded_is_told_as_former_and_its_gates_are_held(
     connect: Connect, scribe: Scribe, level: IsolationLevel
@@ -361,6 +362,7 @@ def test_two_that_record_different_calls_under_serializable_do_not_refuse_each_o
     assert tx.execute(held).fetchone() == (0,)
 
 
+@pytest.mark.session
 def test_a_claim_that_commits_between_the_look_and_the_gate_is_found_by_a_batch(
     connect: Connect, scribe: Scribe, database_url: str
 ):
@@ -403,6 +405,7 @@ def call_again_and_again(url: str, seed: int, call: Entry, started: Any) -> set[
     return told
 
 
+@pytest.mark.session
 @pytest.mark.parametrize("number", range(3))
 def test_four_processes_half_of_them_with_the_old_recipe_make_one_intent(
     connect: Connect, scribe: Scribe, database_url: str, number: int

@@ -18,6 +18,8 @@ from takeback.model import command as commands
 from takeback.model.errors import DatabaseUnavailable
 from tests.ledger.scribe import Scribe, apply, record_many, recorded
 
+pytestmark = pytest.mark.session
+
 WRITERS = 8
 TRANSACTIONS = 40
 PAGE = 25

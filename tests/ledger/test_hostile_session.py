@@ -28,6 +28,8 @@ from tests.ledger.scribe import (
     recorded,
 )
 
+pytestmark = pytest.mark.session
+
 ARGUMENTS = '{"note":"a \\\\ b \' c \\" d\\n","to":"zoë@exämple.com"}'
 
 SETTINGS = {

@@ -26,6 +26,8 @@ from tests.ledger.scribe import (
     until,
 )
 
+pytestmark = pytest.mark.session
+
 TOOLS = {"send_customer_email": 1}
 LEASE = timedelta(seconds=30)
 OVER = timedelta(seconds=-1)

@@ -252,6 +252,7 @@ def test_a_batch_leaves_out_what_is_there_what_is_busy_and_what_has_a_taken_ref(
     assert list(record_many(tx, [there, busy, fresh, taken])) == [1]
 
 
+@pytest.mark.session
 def test_a_batch_holds_no_key_that_it_did_not_record(connect: Connect, scribe: Scribe):
     tx, other = connect(), connect()
     there = scribe.entry()

@@ -132,6 +132,7 @@ def test_a_batch_with_a_twin_behind_the_snapshot_loses_the_transaction(
         record_many(second, [scribe.entry(), entry])
 
 
+@pytest.mark.session
 @pytest.mark.parametrize("level", LEVELS, ids=ids)
 def test_a_twin_that_commits_between_the_look_and_the_write_is_never_doubled(
     connect: Connect, scribe: Scribe, database_url: str, level: IsolationLevel

@@ -88,7 +88,7 @@ class Database:
                     tx.owned = True
                     yield tx
             except NoTransaction as problem:
-                if tx is None or not _is_for_want_of_writes(problem, tx):
+                if tx is None or not _is_for_want_of_writes(tx, problem):
                     raise
                 raise DatabaseUnavailable(_READ_ONLY_NOW) from problem
 
@@ -138,7 +138,7 @@ _READ_ONLY_NOW = (
 )
 
 
-def _is_for_want_of_writes(problem: NoTransaction, tx: Tx) -> bool:
+def _is_for_want_of_writes(tx: Tx, problem: NoTransaction) -> bool:
     """Tells a server that takes no writes from a transaction that somebody made read-only."""
     cause = problem.__cause__
     cause = cause.orig if isinstance(cause, DBAPIError) else cause

@@ -183,6 +183,14 @@ def _adopt_connection(connection: Connection, session: Session | Connection) -> 
     )
 
 
+_UTF8 = frozenset({"utf8", "unicode"})
+"""Postgres reports it in one spelling; a pooler as its client has spelt it."""
+
+
+def _plain(encoding: bytes | None) -> str:
+    return (encoding or b"").decode().lower().translate({ord("-"): None, ord("_"): None})
+
+
 def _begin(connection: Connection) -> None:
     """What SQLAlchemy's own autobegin does, so that the caller's commit includes our rows."""
     if not connection.in_transaction():
@@ -193,7 +201,7 @@ def _require_transaction(raw: psycopg.Connection[Any] | psycopg.AsyncConnection[
     if raw.closed:
         raise NoTransaction(CLOSED)
     encoding = raw.pgconn.parameter_status(b"client_encoding")
-    if encoding != b"UTF8":
+    if _plain(encoding) not in _UTF8:
         raise UnsupportedConnection(
             f"the connection's client_encoding is {(encoding or b'').decode()!r}, which can't say "
             "every argument; expected UTF8: connect with client_encoding=utf8"
