@@ -1,7 +1,8 @@
 """Who is woken for an intent carries it out as a worker does, and nobody waits for nothing."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -17,16 +18,21 @@ from takeback.dispatch.work import Identity, identity
 from takeback.ledger.limiting import scope_lock
 from takeback.model.errors import InvalidSettings
 from tests.dispatch.office import Called, Office, World, row
+from tests.dispatch.post import Post
 from tests.dispatch.shift import SECONDS_MAX, Door, Watch, eventually
 
 
 class Respond:
     """A responder at work, and callers that wait for it."""
 
-    def __init__(self, office: Office, **paces: Any) -> None:
+    def __init__(
+        self, office: Office, *, monotonic: Callable[[], float] | None = None, **paces: Any
+    ) -> None:
         self.office = office
         self.watch = Watch()
-        self.responder = Responder(office.context, Pace(**paces), name="r1", monotonic=self.watch)
+        self.responder = Responder(
+            office.context, Pace(**paces), name="r1", monotonic=monotonic or self.watch
+        )
         self._callers = ThreadPoolExecutor(16)
         self._thread = threading.Thread(target=self.responder.run)
 
@@ -195,8 +201,43 @@ def test_what_is_due_and_passed_by_for_a_moment_is_asked_for_again(database_url:
         eventually(lambda: any(one.at > 0 for one in kept), "it is passed by, and kept")
         assert office.state(ref) == "due" and not woken.done()
         other.rollback()
-    respond.watch.seconds += 1.0
+    respond.watch.seconds += 0.1
     assert woken.result(SECONDS_MAX)
     assert office.state(ref) == "succeeded"
     respond.stop()
+    office.close()
+
+
+@pytest.mark.parametrize(("tool", "bounds"), [("letter", {"concurrency": 1}), ("turn", {})])
+def test_what_goes_one_at_a_time_does_so_whoever_is_woken_and_in_whatever_order(
+    database_url: str, world: World, tool: str, bounds: dict[str, Any]
+):
+    """A connector with room for one, or an ordering of one addressee."""
+    office = Post(database_url, world, **bounds)
+    under_way: list[int] = []
+    most: list[int] = []
+
+    def count(called: Called) -> Any:
+        under_way.append(1)
+        most.append(len(under_way))
+        threading.Event().wait(0.02)
+        under_way.pop()
+        return world.arrive(called)
+
+    world.on[tool] = count
+    refs = office.post(4, tool, to="dana")
+    respond = Respond(office, monotonic=time.monotonic)
+    respond.start()
+    waiting = list(reversed(refs))
+    for _ in range(100):
+        for one in [respond.wake(ref) for ref in waiting]:
+            one.result(SECONDS_MAX)
+        waiting = [ref for ref in waiting if office.state(ref) == "due"]
+        if not waiting:
+            break
+    respond.stop()
+    assert [office.state(ref) for ref in refs] == ["succeeded"] * 4
+    assert max(most) == 1 and world.called("dana") == 4
+    if tool == "turn":
+        assert [one.note for one in world.effects] == ["0", "1", "2", "3"]
     office.close()

@@ -73,7 +73,7 @@ def test_what_nobody_claims_is_woken_for_again_ever_more_seldom(tick: Tick):
         if tick.turn():
             woken_at.append(second)
             tick.yard.server.wipe(tick.yard.tenant)
-    assert woken_at == [2, 6, 14, 30, 62]
+    assert woken_at == [2, 6, 14, 30, 46, 62]
 
 
 def test_what_may_still_stand_in_its_queue_is_left_there_for_a_while(tick: Tick):

@@ -38,7 +38,7 @@ from takeback_workers.wake_up import Priority
 WINDOW = 1000
 """So many wake-ups of a kind may wait at once: more would only grow old, or be lost together."""
 
-DOUBLINGS_MAX = 5
+DOUBLINGS_MAX = 3
 """So often is the time doubled after which it is published once more."""
 
 LOOK_SECONDS_MIN = 0.05

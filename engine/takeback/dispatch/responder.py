@@ -38,7 +38,7 @@ IDLE_SECONDS = 1.0
 LEFT_SECONDS = 0.05
 """How soon something is asked for again that is due and was passed by."""
 
-LEFT_SECONDS_MAX = 2.0
+LEFT_SECONDS_MAX = 0.5
 """So long it is asked for again; then whoever waits goes on, and somebody else is woken later."""
 
 
