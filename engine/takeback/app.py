@@ -48,6 +48,7 @@ class Takeback(Desk):
         principal: str | None = None,
         expect: str | None = None,
         repeat_of: str | None = None,
+        after: Sequence[str] = (),
         not_before: datetime | None = None,
         on_behalf_of: str | None = None,
         savepoint: bool | None = None,
@@ -56,7 +57,9 @@ class Takeback(Desk):
 
         ``principal`` calls, ``on_behalf_of`` whom, in which ``run``: all three stand in the log.
         ``expect`` is what a preview answered: refused when anything else would be affected.
-        ``repeat_of`` is the ref of an equal call that is meant to happen once more. A savepoint
+        ``repeat_of`` is the ref of an equal call that is meant to happen once more. A remote effect
+        may wait: for the success of the intents of the refs ``after``, for the instant
+        ``not_before``. A savepoint
         round the call keeps the transaction usable after a refusal; None sets one for Local
         effects. Refusals are envelopes. Raises RetryTransaction when the caller's transaction is
         lost and has to run again as a whole, and HandlerError when a Local handler refuses and
@@ -65,26 +68,17 @@ class Takeback(Desk):
         The tool ``restore``, which no catalog declares, is what an envelope's ``restore`` calls;
         the tool ``preview`` answers what ``preview`` does.
         """
-        beside = {"repeat_of": repeat_of, "expect": expect, "not_before": not_before}
+        caller = principal or UNNAMED
+        beside: dict[str, Any] = {"repeat_of": repeat_of, "expect": expect, "after": after or None}
+        beside["not_before"] = not_before
         if tool == PREVIEW.name:
-            return hand_over(
-                call_preview(
-                    self.context, tx, arguments, beside, run=run, principal=principal or UNNAMED
-                ),
-                Door.CALL,
-            )
+            previewed = call_preview(self.context, tx, arguments, beside, run=run, principal=caller)
+            return hand_over(previewed, Door.CALL)
         if tool == RESTORE.name:
-            return hand_over(
-                restoring.call_restore(
-                    self.context,
-                    tx,
-                    arguments,
-                    beside,
-                    run=run,
-                    principal=principal or UNNAMED,
-                ),
-                Door.CALL,
+            restored = restoring.call_restore(
+                self.context, tx, arguments, beside, run=run, principal=caller
             )
+            return hand_over(restored, Door.CALL)
         answer = calling.call(
             self.context,
             tx,
@@ -92,10 +86,11 @@ class Takeback(Desk):
             arguments,
             Terms(
                 run=run,
-                principal=principal or UNNAMED,
+                principal=caller,
                 on_behalf_of=on_behalf_of,
                 repeat_of=repeat_of,
                 expect=expect,
+                after=after,
                 not_before=not_before,
             ),
             savepoint=savepoint,
@@ -236,6 +231,7 @@ class Takeback(Desk):
         principal: str | None = None,
         expect: str | None = None,
         repeat_of: str | None = None,
+        after: Sequence[str] = (),
         not_before: datetime | None = None,
         on_behalf_of: str | None = None,
         savepoint: bool | None = None,
@@ -251,6 +247,7 @@ class Takeback(Desk):
                 principal=principal,
                 expect=expect,
                 repeat_of=repeat_of,
+                after=after,
                 not_before=not_before,
                 on_behalf_of=on_behalf_of,
                 savepoint=savepoint,

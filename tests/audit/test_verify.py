@@ -201,7 +201,7 @@ def test_every_column_of_the_tables_was_changed(tx):
     ).fetchall()
     changed = {"intents": ROW_CHANGES, "events": EVENT_CHANGES, "bodies": BODY_CHANGES}
     unchanged = {(table, column) for table, column in rows if column not in changed[table]}
-    assert unchanged == {("intents", "lease_until"), ("intents", "ask_at")}
+    assert unchanged == {("intents", "lease_until"), ("intents", "ask_at"), ("intents", "look_at")}
 
 
 def test_a_lease_that_was_renewed_proves_and_one_that_nobody_took_does_not(

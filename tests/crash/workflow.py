@@ -353,6 +353,24 @@ def _compensated(tool: str) -> Callable[[Site], list[str]]:
     return lambda site: expect(site, tool=tool, count=1, states=ends)
 
 
+def _one_after_another(site: Site, office: Office) -> None:
+    first = office.call(None, "send_letter", {"to": site.to}).ref
+    assert first is not None
+    office.call(None, "ship", {"to": site.to}, after=[first])
+    # What has waited for long is looked at seldom: no second more or less makes one look more.
+    site.clock.advance(600)
+
+
+def _in_order(site: Site) -> list[str]:
+    """The second never without the first; while that is in doubt, it waits."""
+    states = {row.tool: row.state for row in site.rows()}
+    over = ("succeeded", "in_doubt", "parked")
+    expected = over if states["send_letter"] == "succeeded" else ("waiting",)
+    return expect(site, tool="send_letter", count=1, states=over) + expect(
+        site, tool="ship", count=1, states=expected
+    )
+
+
 WORKFLOWS: dict[str, Workflow] = {
     "record in the caller's connection": Workflow(
         play=record_in_callers_connection, check=_recorded_once, atomic=True
@@ -390,6 +408,7 @@ WORKFLOWS: dict[str, Workflow] = {
     ),
     "take over": Workflow(play=carry_out, check=_many, prepare=_left_behind),
     "ask for approval": Workflow(play=ask, check=_not_granted("awaiting_approval")),
+    "wait for another": Workflow(play=carry_out, check=_in_order, prepare=_one_after_another),
     "approve": Workflow(play=approve, check=_sent("grant"), prepare=_record("grant")),
     "approve in the caller's connection": Workflow(
         play=approve_in_callers_connection, check=_sent("grant"), prepare=_record("grant")

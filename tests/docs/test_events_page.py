@@ -57,6 +57,7 @@ def test_every_cause_that_can_be_written_is_explained():
     told = {kinds(row[0])[0]: set(words(row[1])) for row in CAUSES.rows}
     assert told == {
         "intent.recorded": set(get_args(command.ApprovalCause)),
+        "intent.wait_failed": set(get_args(command.WaitCause)),
         "intent.postponed": set(get_args(command.PostponeCause)),
         "intent.handed_back": written("HandedBack"),
         "intent.deferred": set(get_args(command.DeferCause)),

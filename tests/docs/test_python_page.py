@@ -123,6 +123,7 @@ def written_fields() -> set[str]:
         envelope.answer,
         envelope._affected,
         envelope._replayed,
+        envelope._waits,
         envelope._failure,
         envelope.refusal,
         finding.found,
@@ -143,6 +144,7 @@ def written_fields() -> set[str]:
             case ast.keyword(arg="extra", value=ast.Dict(keys=keys)):
                 found |= {str(key.value) for key in keys if isinstance(key, ast.Constant)}
     within = {
+        "became",
         "class",
         "code",
         "message",

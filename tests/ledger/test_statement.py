@@ -118,6 +118,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lock_scopes": {"locks": [-7]},
     "move_asks": {"tenants": [TENANT], "ids": [ID], "was_us": [None], "ask_us": [1]},
     "out_of_turn": {"tenants": [TENANT], "ids": [ID]},
+    "lock_waiting": {"tools": TOOLS, "limit": 100, "tenant": None},
+    "look_later": {"tenants": [TENANT], "ids": [ID], "instants": [1]},
+    "look_now": {"limit": 100, "tenant": None},
+    "others": {"tenants": [TENANT], "refs": ["a-1"]},
+    "hold_others": {"tenant": TENANT, "refs": ["a-1"]},
+    "amended": {"tenants": [TENANT], "refs": ["a-1"]},
     "open_intents": {"counted_max": 1000},
     "overdue": {"tenant": None, "tool": None, "run": None, "limit": 1000},
     "plant_row": {"tenant": TENANT, "id": ID, "row": "{}"},
@@ -222,6 +228,10 @@ BOUNDED = frozenset(
             "keep_preview",
             "lock_row",
             "move_asks",
+            "look_later",
+            "others",
+            "hold_others",
+            "amended",
             "read",
             "read_doubts",
             "read_fault",
@@ -486,7 +496,9 @@ def test_each_statement_says_in_a_sentence_what_it_does_and_what_it_locks(name: 
     statement = STATEMENTS[name]
     assert statement.sentence[0].isupper() and statement.sentence.endswith(".")
     assert statement.lock
-    writes = re.search(r"FOR UPDATE|INSERT INTO|UPDATE takeback|advisory|record\(", statement.sql)
+    writes = re.search(
+        r"FOR UPDATE|FOR SHARE|INSERT INTO|UPDATE takeback|advisory|record\(", statement.sql
+    )
     reads_locks = name == "barrier_holders"
     assert (statement.lock == "none") == (writes is None or reads_locks), statement.lock
 

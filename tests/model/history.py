@@ -151,6 +151,7 @@ def refused(attempt: int = 0) -> events.Failed:
 
 
 CANCELLED = events.Cancelled(by="dana", via=VIA)
+WAIT_FAILED = events.WaitFailed(cause="other_failed", waited_for="ef2d127d")
 RESTORE_BEGAN = events.RestoreBegan(by="dana", via=VIA)
 
 _DUE = (recorded(),)
@@ -177,6 +178,10 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "awaiting_approval, limit": (*_DUE, claimed(), asked()),
     "awaiting_approval, limit, lapsed": (*_DUE, claimed(), asked(60)),
     "awaiting_approval, limit, first deferred": (*_DEFERRED, claimed(), asked()),
+    "awaiting_approval, other failed": (
+        recorded("waiting", after=("a-1",), window_us=90_000_000),
+        events.ApprovalAsked(cause="other_failed", approval_us=90_000_000),
+    ),
     "waiting": (recorded("waiting", after=("a-1",)),),
     "waiting, with a window": (recorded("waiting", after=("a-1",), window_us=90_000_000),),
     "held": (recorded("held", window_us=90_000_000),),
@@ -230,6 +235,7 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "failed, over a limit, first deferred": (*_DEFERRED, claimed(), refused(1)),
     "cancelled": (*_DUE, CANCELLED),
     "cancelled, first deferred": (*_DEFERRED, CANCELLED),
+    "cancelled, waited in vain": (recorded("waiting", after=("a-1",)), WAIT_FAILED),
     "denied": (recorded("awaiting_approval"), events.Denied(by="dana", reason="4e074085")),
     "expired": (recorded("awaiting_approval"), events.ApprovalExpired()),
     "restoring": (*_DONE, RESTORE_BEGAN),

@@ -34,6 +34,10 @@ ADDED: dict[tuple[str, str], str] = {
         "failed",
     ): "a local handler refuses for good: remembered and repeated (§6, corners)",
     ("awaiting_approval", "waiting"): "approved, but the others have not succeeded yet (§9, after)",
+    (
+        "waiting",
+        "awaiting_approval",
+    ): "as declared when another fails: a person decides (§9, after)",
     ("waiting", "cancelled"): "as declared when another fails, and whenever somebody takes it back",
     (
         "claimed",
@@ -54,12 +58,15 @@ COMMANDS: dict[str, commands.Command] = {
     "MoveWindow": commands.MoveWindow(committed_at=NOW),
     "AskApproval": commands.AskApproval(cause="limit", approval_for=timedelta(days=1)),
     "AskApproval, for ever": commands.AskApproval(cause="limit"),
+    "AskApproval, other": commands.AskApproval(cause="other_failed"),
     "Approve": commands.Approve(by="dana"),
+    "Approve, go on": commands.Approve(by="dana", goes_on=True),
     "Approve, seen": commands.Approve(by="dana", saw="ef2d127d"),
     "Deny": commands.Deny(by="dana"),
     "ExpireApproval": commands.ExpireApproval(),
     "Refuse": commands.Refuse(code="limit_exceeded", error="4b227777"),
     "Awake": commands.Awake(),
+    "StopWaiting": commands.StopWaiting(cause="other_failed", waited_for="ef2d127d"),
     "Postpone": commands.Postpone(until=second(3600)),
     "Release": commands.Release(),
     "Cancel": commands.Cancel(by="dana"),
@@ -113,24 +120,28 @@ MATRIX: dict[str, str] = {
     """,
     "awaiting_approval": """
         Approve: approved -> held
+        Approve, go on: approved -> held
         Approve, seen: approved -> held
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
     """,
     "awaiting_approval, no window": """
         Approve: approved -> due
+        Approve, go on: approved -> due
         Approve, seen: approved -> due
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
     """,
     "awaiting_approval, after another": """
         Approve: approved -> waiting
+        Approve, go on: approved -> due
         Approve, seen: approved -> waiting
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
     """,
     "awaiting_approval, open": """
         Approve: approved -> held
+        Approve, go on: approved -> held
         Approve, seen: approved -> held
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
@@ -142,6 +153,7 @@ MATRIX: dict[str, str] = {
     """,
     "awaiting_approval, limit": """
         Approve: approved -> due
+        Approve, go on: approved -> due
         Approve, seen: approved -> due
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
@@ -153,18 +165,30 @@ MATRIX: dict[str, str] = {
     """,
     "awaiting_approval, limit, first deferred": """
         Approve: approved -> due
+        Approve, go on: approved -> due
         Approve, seen: approved -> due
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
         Late 1 succeeded: answered_late contradicted -> awaiting_approval
         Late 1 failed: answered_late -> awaiting_approval
     """,
+    "awaiting_approval, other failed": """
+        Approve: approved -> waiting
+        Approve, go on: approved -> held
+        Approve, seen: approved -> waiting
+        Deny: denied -> denied
+        Cancel: cancelled -> cancelled
+    """,
     "waiting": """
+        AskApproval, other: approval_asked -> awaiting_approval
         Awake: awoken -> due
+        StopWaiting: wait_failed -> cancelled
         Cancel: cancelled -> cancelled
     """,
     "waiting, with a window": """
+        AskApproval, other: approval_asked -> awaiting_approval
         Awake: awoken -> held
+        StopWaiting: wait_failed -> cancelled
         Cancel: cancelled -> cancelled
     """,
     "held": """
@@ -219,6 +243,7 @@ MATRIX: dict[str, str] = {
     "claimed": """
         AskApproval: approval_asked -> awaiting_approval
         AskApproval, for ever: approval_asked -> awaiting_approval
+        AskApproval, other: approval_asked -> awaiting_approval
         Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
@@ -229,6 +254,7 @@ MATRIX: dict[str, str] = {
     "claimed, approved before": """
         AskApproval: approval_asked -> awaiting_approval
         AskApproval, for ever: approval_asked -> awaiting_approval
+        AskApproval, other: approval_asked -> awaiting_approval
         Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
@@ -239,6 +265,7 @@ MATRIX: dict[str, str] = {
     "claimed, lease over": """
         AskApproval: approval_asked -> awaiting_approval
         AskApproval, for ever: approval_asked -> awaiting_approval
+        AskApproval, other: approval_asked -> awaiting_approval
         Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
@@ -250,6 +277,7 @@ MATRIX: dict[str, str] = {
     "claimed, first deferred": """
         AskApproval: approval_asked -> awaiting_approval
         AskApproval, for ever: approval_asked -> awaiting_approval
+        AskApproval, other: approval_asked -> awaiting_approval
         Refuse: failed -> failed
         HandBack: handed_back -> due
         Begin: attempt_began -> executing
@@ -491,6 +519,9 @@ MATRIX: dict[str, str] = {
         Purge: purged -> purged
         Late 1 succeeded: answered_late contradicted -> cancelled
         Late 1 failed: answered_late -> cancelled
+    """,
+    "cancelled, waited in vain": """
+        Purge: purged -> purged
     """,
     "denied": """
         Purge: purged -> purged

@@ -7,10 +7,10 @@ import pytest
 
 from takeback.model import command as commands
 from takeback.model import event as events
-from takeback.model.decide import decide, why_not_begin
+from takeback.model.decide import decide
 from takeback.model.errors import InvalidTransition
 from takeback.model.evolve import foresee
-from takeback.model.intent import State, is_cancellable
+from takeback.model.intent import State, is_cancellable, why_not_begin
 from tests.model.history import (
     MINUTE,
     NOW,

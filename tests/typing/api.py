@@ -58,7 +58,9 @@ from takeback import (
 from takeback.connectors import smtp
 from takeback.declare import (
     APPROVE,
+    ASK,
     BLIND,
+    CANCEL,
     CANCEL_ONLY,
     COMPENSATE,
     CONFLICT,
@@ -67,6 +69,7 @@ from takeback.declare import (
     FOREVER,
     FULL,
     GATED,
+    GO_ON,
     HIGH,
     KEYED,
     LOOKUP,
@@ -95,6 +98,7 @@ from takeback.declare import (
     Effect,
     Email,
     Exposure,
+    IfOtherFails,
     Instant,
     InvalidValue,
     Key,
@@ -204,8 +208,10 @@ EFFECTS: Sequence[Effect] = (
         connector="post",
         order_by="to",
         priority=HIGH,
+        if_other_fails=GO_ON,
     ),
 )
+IF_OTHER_FAILS: Sequence[IfOtherFails] = (CANCEL, GO_ON, ASK)
 PRIORITIES: Sequence[Priority] = (LOW, NORMAL, HIGH)
 assert_type(BLIND, Blind)
 assert_type(LOOKUP, Lookup)
@@ -374,11 +380,14 @@ def called(app: Takeback, session: Session, connection: Connection) -> None:
             principal="agent:support",
             expect=None,
             repeat_of="refund-7F3K9QDM",
+            after=["refund-7F3K9QDM"],
             not_before=datetime.now(UTC),
             savepoint=True,
         )
         assert_type(answer, Envelope)
-    many = app.call_many(raw, [Call(tool="refund", arguments={}, repeat_of=None)], run="run-42")
+    many = app.call_many(
+        raw, [Call(tool="refund", arguments={}, repeat_of=None, after=())], run="run-42"
+    )
     assert_type(many, list[Envelope])
     assert_type(app.restore(raw, "a-00000000", run=None, principal="dana", force=True), Envelope)
 

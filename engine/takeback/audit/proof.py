@@ -250,6 +250,8 @@ def named_bodies(event: Event) -> dict[str, str]:
             named: dict[str, str | None] = {"arguments": digest, "affected": affected}
         case events.Denied(reason=digest):
             named = {"reason": digest}
+        case events.WaitFailed(waited_for=digest):
+            named = {"waited_for": digest}
         case events.Succeeded(result=digest, source=source):
             # A late answer brought the body: it lies beside that event, one before.
             named = {} if source == "late" else {"result": digest}

@@ -26,6 +26,7 @@ _WHY = {
     "rows": "it affects many rows",
     "limit": "it is over a limit",
     "policy": "the app's policy wants a person",
+    "other_failed": "what it waited for has failed, or was taken back",
 }
 
 

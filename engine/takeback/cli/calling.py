@@ -9,7 +9,7 @@ import typer
 from takeback.cli.door import door_of
 from takeback.cli.failure import Usage
 from takeback.cli.handing import say_answer
-from takeback.cli.typed import arguments_of
+from takeback.cli.typed import arguments_of, instant_of
 from takeback.model.door import Door as Exit
 
 Principal = Annotated[
@@ -37,6 +37,14 @@ def call(
         str | None,
         typer.Option(metavar="REF", help="Do once more, on purpose, what REF has done."),
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REF", help="Wait until REF has succeeded; said once for each."),
+    ] = None,
+    not_before: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANT", help="Not before, such as 2026-11-29T14:05:10Z."),
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Also everything behind the answer; for people alone.")
     ] = False,
@@ -57,6 +65,8 @@ def call(
         principal=door.principal(principal),
         expect=expect,
         repeat_of=repeat_of,
+        after=after or (),
+        not_before=None if not_before is None else instant_of(not_before),
     )
     return say_answer(door, answer, Exit.CLI_CALL, full=Exit.CLI_CALL_FULL if full else None)
 

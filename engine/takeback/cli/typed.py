@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,20 @@ _KINDS: Mapping[type, str] = {
     float: "a number",
     type(None): "null",
 }
+
+
+def instant_of(given: str) -> datetime:
+    """An instant in the form of ISO 8601. Raises Usage.
+
+    >>> instant_of("2026-11-29T14:05:10Z").isoformat()
+    '2026-11-29T14:05:10+00:00'
+    """
+    try:
+        return datetime.fromisoformat(given.strip())
+    except ValueError:
+        raise Usage(
+            f"--not-before is {_shown(given)}; expected an instant such as 2026-11-29T14:05:10Z"
+        ) from None
 
 
 def _text(given: str) -> str:

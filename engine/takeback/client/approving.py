@@ -35,7 +35,7 @@ from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.approval import EXPECT_LENGTH, Decided, is_lapsed
+from takeback.model.approval import EXPECT_LENGTH, Asked, Decided, is_lapsed
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide as decide_on
 from takeback.model.envelope import Envelope, Replay, answer
@@ -160,7 +160,9 @@ def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken)
     sealed: tuple[Body, ...] = ()
     command: commands.Command
     if ruling.word == YES:
-        command = commands.Approve(by=ruling.principal, saw=_seal(tx, ruling, taken.intent))
+        asked = _asked(tx, ruling, taken.intent)
+        goes_on = asked.cause == "other_failed"
+        command = commands.Approve(by=ruling.principal, saw=asked.seal, goes_on=goes_on)
     else:
         bodies["reason"] = {"by": ruling.principal, "reason": ruling.reason}
         text = canonical_bytes(bodies["reason"]).decode()
@@ -174,7 +176,7 @@ def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken)
     return told.amended({"decided": told_of(decided, bodies)})
 
 
-def _seal(tx: Tx, ruling: Ruling, intent: Intent) -> str:
+def _asked(tx: Tx, ruling: Ruling, intent: Intent) -> Asked:
     """What the yes is bound to. Raises ApprovalMismatch where it is not what the person saw."""
     snapshot = _snapshot(tx, intent)
     asked = snapshot.asked
@@ -186,7 +188,7 @@ def _seal(tx: Tx, ruling: Ruling, intent: Intent) -> str:
             f"what you have looked at is not what {intent.ref} asks for now: look at it again",
             [{"field": "expect", "received": ruling.expect, "now": asked.expect}],
         )
-    return asked.seal
+    return asked
 
 
 def _snapshot(tx: Tx, intent: Intent) -> Snapshot:

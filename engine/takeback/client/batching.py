@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from takeback.client.calling import BUSY_PAUSES, begun, call_in
@@ -33,11 +34,13 @@ BATCH_CHARACTERS_MAX = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a batch."""
+    """One call of a batch; it may come after intents that are recorded already, by their refs."""
 
     tool: str
     arguments: Mapping[str, Any]
     repeat_of: str | None = None
+    after: Sequence[str] = ()
+    not_before: datetime | None = None
 
 
 def call_many(
@@ -98,11 +101,16 @@ def _prepared(
         return answer_permitted(context, call.arguments, trace_id)
     try:
         if call.tool == RESTORE.name:
-            ref = ref_of(call.arguments, {"repeat_of": call.repeat_of})
+            beside = {
+                "repeat_of": call.repeat_of,
+                "after": call.after or None,
+                "not_before": call.not_before,
+            }
+            ref = ref_of(call.arguments, beside)
             return wish_for(
                 ref, run=terms.run, principal=terms.principal, force=False, trace_id=trace_id
             )
-        own = replace(terms, repeat_of=call.repeat_of)
+        own = replace(terms, repeat_of=call.repeat_of, after=call.after, not_before=call.not_before)
         return prepare(context, call.tool, call.arguments, own, trace_id=trace_id)
     except errors.InvalidArguments as problem:
         row = RESTORE if call.tool == RESTORE.name else context.registry.tool(call.tool).tool

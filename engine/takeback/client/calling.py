@@ -34,6 +34,7 @@ from takeback.client.refusing import (
 )
 from takeback.client.repeating import after_twin, require_first
 from takeback.client.request import Request, Terms, prepare
+from takeback.client.waiting import look_at_others, require_no_cycle
 from takeback.declare import Local, Read
 from takeback.ledger import reading
 from takeback.ledger.recording import Minted, Recording, record
@@ -137,8 +138,12 @@ def call_in(
 def _looked_ahead(context: Context, tx: Tx, request: Request) -> Envelope | Request:
     """The answer to a repeat; or the request, with what there is to know before it is recorded."""
     twin = reading.read_twin(tx, context.tenant, request.event.key, request.former_keys)
+    if twin is not None:
+        require_no_cycle(context, tx, request, twin)
     told = request if twin is None else after_twin(tx, request, twin)
-    return told if isinstance(told, Envelope) else look_ahead(context, tx, told)
+    if isinstance(told, Envelope):
+        return told
+    return look_ahead(context, tx, look_at_others(context, tx, told))
 
 
 def _recorded(

@@ -8,8 +8,9 @@ a new generation          the row's window is over, or what it set no longer sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from takeback.client import local
@@ -26,6 +27,7 @@ from takeback.model.arguments import Difference, differences, revive
 from takeback.model.envelope import Envelope, Replay, answer
 from takeback.model.intent import Intent
 from takeback.model.key import derive_key
+from takeback.model.moment import iso
 from takeback.model.violation import Repair, Violation
 
 
@@ -57,6 +59,7 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     hard = tuple(d for d in differs if on_difference(tool, d.field) is not DIFFERS)
     if hard:
         return refuse_conflict(tool, first, hard, request.trace_id)
+    differs += tuple(_term_differences(request, first))
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
     return answer(first, tool, twin.bodies, replay=replay)
@@ -72,6 +75,24 @@ def _differences(tool: Tool, twin: Entry, request: Request) -> tuple[Difference,
         stored = _as_now(tool, twin.intent.tool_version, stored)
         now = {name: value for name, value in now.items() if name in stored}
     return differences(stored, now)
+
+
+def _term_differences(request: Request, first: Intent) -> Iterator[Difference]:
+    """What was said of when it may happen, where the first call said otherwise.
+
+    That of the first holds. It makes no conflict: who retries may have computed it anew.
+    """
+    now = request.command
+    if now.not_before != first.not_before:
+        yield Difference(
+            field="not_before", first=_told(first.not_before), now=_told(now.not_before)
+        )
+    if now.after != first.after:
+        yield Difference(field="after", first=list(first.after), now=list(now.after))
+
+
+def _told(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)
 
 
 def _as_now(tool: Tool, version: int, stored: Mapping[str, Any]) -> Mapping[str, Any]:

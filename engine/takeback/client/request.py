@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from takeback.catalog.registry import RESERVED_PROPERTIES, Bound
 from takeback.client.context import Context
 from takeback.client.limiting import counted
 from takeback.client.permission import Forbidden, PersonFirst, permission
+from takeback.client.term import refs_of, term_violations
 from takeback.declare import Key, Local, Read, Remote, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.model import command as commands
@@ -26,10 +27,6 @@ from takeback.model.violation import Repair, Violation, shown
 
 RUN_LENGTH_MAX = 200
 
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST = datetime(9999, 12, 31, tzinfo=UTC)
-"""What Postgres and every reader of an answer can say; a window comes on top of it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
@@ -44,6 +41,7 @@ class Terms:
     repeat_of: str | None = None
     expect: str | None = None
     not_before: datetime | None = None
+    after: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +82,8 @@ class Request:
     @property
     def looks_ahead(self) -> bool:
         """Whether more has to be known than the call says, before it is recorded."""
-        return self.expect is not None or self.asked is not None or self.counts_rows
+        waits = bool(self.command.after)
+        return waits or self.expect is not None or self.asked is not None or self.counts_rows
 
 
 def to_be_decided(
@@ -114,8 +113,8 @@ def prepare(
 ) -> Request:
     """Checks a call and derives its key.
 
-    Raises UnknownTool, InvalidArguments with every violation, or NoSuchRef for a ``repeat_of`` that
-    is nothing like a ref.
+    Raises UnknownTool, InvalidArguments with every violation, or NoSuchRef for a ``repeat_of``, or
+    one of ``after``, that is nothing like a ref.
     """
     bound = context.registry.tool(str(tool))
     own, reserved = _split(bound.tool, received)
@@ -127,7 +126,7 @@ def prepare(
         run=terms.run, principal=terms.principal, on_behalf_of=terms.on_behalf_of
     )
     violations += _scope_violations(bound.tool, terms.run)
-    violations += _waiting_violations(bound.tool, terms.not_before)
+    violations += term_violations(bound.tool, not_before=terms.not_before, after=terms.after)
     if violations or arguments is None:
         raise errors.InvalidArguments(violations)
     if repeat_of is not None:
@@ -149,7 +148,7 @@ def prepare(
         arguments,
         proposal,
         expect=expect,
-        not_before=terms.not_before,
+        terms=terms,
         trace_id=trace_id,
     )
 
@@ -161,7 +160,7 @@ def _keyed(
     proposal: Proposal,
     *,
     expect: str | None,
-    not_before: datetime | None,
+    terms: Terms,
     trace_id: str,
 ) -> Request:
     """The request that a checked call is: whom to ask, its keys, and what will be recorded."""
@@ -176,7 +175,7 @@ def _keyed(
         proposal,
         key=keys[0],
         asked=wanted,
-        not_before=not_before,
+        terms=terms,
         digest=body_digest(salt, body),
     )
     return Request(
@@ -277,22 +276,6 @@ def _scope_violations(tool: Tool, run: str | None) -> Iterator[Violation]:
         )
 
 
-def _waiting_violations(tool: Tool, not_before: Any) -> Iterator[Violation]:
-    if not_before is None:
-        return
-    if not isinstance(not_before, datetime):
-        yield _violation("not_before", not_before, "wrong_type", "must be an instant")
-    elif not_before.utcoffset() is None:
-        message = "must say its offset from UTC, such as 2026-11-29T14:05:10Z"
-        yield _violation("not_before", not_before.isoformat(), "naive_instant", message)
-    elif not EARLIEST <= not_before < LATEST:
-        message = "must lie between the years 1970 and 9999"
-        yield _violation("not_before", not_before.isoformat(), "out_of_range", message)
-    if not isinstance(tool.effect, Remote):
-        message = "only a remote effect can wait; leave it out"
-        yield _violation("not_before", str(not_before), "unknown_argument", message)
-
-
 def _violation(field: str, received: Any, code: str, message: str) -> Violation:
     return Violation(
         field=field,
@@ -334,11 +317,12 @@ def _command(
     *,
     key: IdempotencyKey,
     asked: PersonFirst | Forbidden | None,
-    not_before: datetime | None,
+    terms: Terms,
     digest: str,
 ) -> commands.Record:
     effect = tool.effect
     remote = effect if isinstance(effect, Remote) else None
+    not_before = terms.not_before
     person = asked if isinstance(asked, PersonFirst) else None
     return commands.Record(
         ref=make_ref(tool.name, context.entropy(ENTROPY_BYTES)),
@@ -352,6 +336,7 @@ def _command(
         arguments=digest,
         window=remote.window if remote is not None else timedelta(0),
         not_before=not_before.astimezone(UTC) if not_before is not None else None,
+        after=refs_of(terms.after),
         needs_approval=person is not None,
         repeat_of=proposal.repeat_of,
         on_behalf_of=proposal.on_behalf_of,

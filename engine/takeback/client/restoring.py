@@ -396,6 +396,7 @@ def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
         principal=ask.wish.principal,
         repeat_of=restored.ref,
         not_before=first.intent.not_before,
+        after=first.intent.after,
     )
     request = prepare(context, ask.bound.name, arguments, terms, trace_id=ask.wish.trace_id)
     anew = call_in(context, tx, request, savepoint=False, meant=True)

@@ -28,9 +28,9 @@ from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model.chain import body_digest
-from takeback.model.decide import decide, why_not_begin
+from takeback.model.decide import decide
 from takeback.model.evolve import foresee
-from takeback.model.intent import State
+from takeback.model.intent import State, why_not_begin
 from takeback.model.limit import Over
 
 _RUNS = (State.CLAIMED, State.EXECUTING)

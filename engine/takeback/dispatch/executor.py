@@ -20,8 +20,8 @@ from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.decide import decide, why_not_begin
-from takeback.model.intent import State
+from takeback.model.decide import decide
+from takeback.model.intent import State, why_not_begin
 
 BEGIN_PAUSES = (0.05, 0.2, 0.5)
 """Seconds between tries to begin while the database is away; then the claim is handed back."""

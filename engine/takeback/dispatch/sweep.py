@@ -14,6 +14,7 @@ from takeback.dispatch.expirer import Expirer
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.reconciler import Reconciler
+from takeback.dispatch.waker import Waker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Sweep:
     ) -> None:
         self._reaper = Reaper(context, tenant=tenant)
         self._expirer = Expirer(context, tenant=tenant)
+        self._waker = Waker(context, tenant=tenant)
         self._reconciler = Reconciler(context, pace, monotonic, tenant=tenant)
 
     @property
@@ -54,7 +56,8 @@ class Sweep:
     def run_once(self) -> Swept:
         """At most a batch of each, in a transaction of its own. Raises Unavailable."""
         taken_over = len(self._reaper.run_once())
-        others = len(self._expirer.run_once()) + len(self._reconciler.run_once())
+        sweeping = (self._expirer, self._waker, self._reconciler)
+        others = sum(len(one.run_once()) for one in sweeping)
         return Swept(taken_over=taken_over, count=taken_over + others)
 
     def look(self) -> int:
@@ -64,3 +67,7 @@ class Sweep:
     def leave(self) -> None:
         """Lets threads go that are still asking."""
         self._reconciler.leave()
+
+    def hurry(self) -> bool:
+        """Lets nothing be looked at later that can be now; says whether there is anything."""
+        return self._waker.hurry()

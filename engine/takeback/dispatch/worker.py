@@ -93,6 +93,7 @@ class Worker:
         self._turns = 0
         self._is_more_due = False
         self._fruitless = 0
+        self._hurried_at: int | None = None
         self._troubles = 0
         self._faults = 0
 
@@ -255,7 +256,7 @@ class Worker:
         is_idle = not self._crew.busy and not self._crew.open and not self._sweep.busy
         is_over = not is_due and not self._is_left_behind(agenda)
         if drain and is_idle and is_over and not self._dispatcher.is_rationed(agenda):
-            return True
+            return not self._hurry(agenda)
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
             self._sleep(self._nap(due_in, sweep_in))
         self._is_more_due = is_due
@@ -268,6 +269,13 @@ class Worker:
         moment = self._pace.reconcile_after - self._pace.lease
         is_asked_soon = agenda.ask_in is not None and agenda.ask_in <= moment
         return agenda.lease_over_in is not None or is_asked_soon
+
+    def _hurry(self, agenda: Agenda) -> bool:
+        """Whether something may have been waiting for what was done since this was asked last."""
+        if agenda.look_in is None or self._hurried_at == self.tally.performed:
+            return False
+        self._hurried_at = self.tally.performed
+        return self._sweep.hurry()
 
     def _nap(self, *spans_until: float | None) -> float:
         """Never a bare zero: what is due, or left behind, may be held by an open transaction."""

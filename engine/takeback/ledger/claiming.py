@@ -71,7 +71,7 @@ SELECT {TAKEN}, {IS_FROZEN} FROM taken AS i
 
 AGENDA = Statement(
     name="agenda",
-    sentence="Says how long until something falls due, a lease or request ends, a doubt is asked.",
+    sentence="Says how long until each kind of work: due, left behind, asked about, waited for.",
     index="intents_lane",
     lock="none",
     text=text(f"""
@@ -116,6 +116,9 @@ SELECT takeback.micros(takeback.now()),
        (SELECT takeback.micros(coalesce(i.ask_at, i.recorded_at)) FROM takeback.intents AS i
         WHERE i.state = 'in_doubt' AND i.restored_via IS NULL AND {OF_TENANT} AND {RUNNABLE}
         ORDER BY i.ask_at NULLS FIRST LIMIT 1),
+       (SELECT takeback.micros(greatest(i.look_at, 'epoch')) FROM takeback.intents AS i
+        WHERE i.state = 'waiting' AND {OF_TENANT} AND {RUNNABLE}
+        ORDER BY i.look_at LIMIT 1),
        (SELECT json_agg(json_build_array(f.lane, f.priority, f.due_us)) FROM first AS f)
 """),
 )
@@ -187,13 +190,16 @@ class Agenda:
     lease_over_in: timedelta | None
     request_over_in: timedelta | None
     ask_in: timedelta | None = None
+    look_in: timedelta | None = None
     queues: Sequence[Queue] = ()
     now_us: int = EVER_US
 
     @property
     def sweep_in(self) -> timedelta | None:
-        """How long until there is something to sweep: what nobody does in time, or holds on to."""
-        spans = (self.lease_over_in, self.request_over_in, self.ask_in)
+        """How long until there is something to sweep: what nobody does in time, or holds on to, or
+        what waits for others that may be over by then.
+        """
+        spans = (self.lease_over_in, self.request_over_in, self.ask_in, self.look_in)
         return min((one for one in spans if one is not None), default=None)
 
 
@@ -265,13 +271,14 @@ def agenda(
         "lows": [queue.low_us for queue in queues],
         "opens": [queue.opens_us for queue in queues],
     }
-    now_us, due_us, lease_us, request_us, ask_us, firsts = tx.row(AGENDA, parameters)
+    now_us, due_us, lease_us, request_us, ask_us, look_us, firsts = tx.row(AGENDA, parameters)
     given = {(queue.lane, queue.priority): queue for queue in queues}
     return Agenda(
         due_in=_until(now_us, due_us),
         lease_over_in=_until(now_us, lease_us),
         request_over_in=_until(now_us, request_us),
         ask_in=_until(now_us, ask_us),
+        look_in=_until(now_us, look_us),
         queues=[
             replace(
                 given.get((lane, priority)) or Queue(lane=lane, priority=priority),

@@ -11,9 +11,13 @@ from takeback.model.event import Effect, Outcome, RequeueCause
 Source = Literal["handler", "find", "person"]
 """Who knows what became of an attempt. What comes late has a command of its own: AnswerLate."""
 
-ApprovalCause = Literal["row", "repeat", "rows", "limit", "policy"]
+ApprovalCause = Literal["row", "repeat", "rows", "limit", "policy", "other_failed"]
 """Why a person decides first: the row says so of such a call, or of one that is meant once more; it
-would affect many rows; it is over a limit; or the app's own policy wants it."""
+would affect many rows; it is over a limit; the app's own policy wants it; or what it waited for has
+come to nothing."""
+
+WaitCause = Literal["other_failed", "other_taken_back"]
+"""What became of what it waited for."""
 
 DeferCause = Literal["not_dispatched", "outage", "interrupted"]
 """Why an attempt did nothing: the handler says so; so it does while nobody else is answered; or the
@@ -41,7 +45,8 @@ class Record:
     ``restores`` is the id of the intent that it takes back; ``after`` and ``repeat_of`` are refs.
     Where it ``needs_approval``, ``approval_for`` is how long a person has (None: for ever), and
     ``affected`` the digest of what it was foreseen to affect. It goes through ``lane`` (empty: none
-    of a connector), with ``priority``, and one at a time of equal ``ordering``.
+    of a connector), with ``priority``, and one at a time of equal ``ordering``. ``is_ready``: all
+    that it comes after has succeeded already.
     """
 
     ref: str
@@ -57,6 +62,7 @@ class Record:
     not_before: datetime | None = None
     needs_approval: bool = False
     after: tuple[str, ...] = ()
+    is_ready: bool = False
     restores: str | None = None
     repeat_of: str | None = None
     on_behalf_of: str | None = None
@@ -77,7 +83,10 @@ class MoveWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskApproval:
-    """Claimed, and over a limit: a person decides first, within ``approval_for`` (None: ever)."""
+    """A person decides first, within ``approval_for`` (None: for ever).
+
+    Claimed, it is over a limit; waiting, what it waited for has come to nothing.
+    """
 
     cause: ApprovalCause
     approval_for: timedelta | None = None
@@ -85,10 +94,14 @@ class AskApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approve:
-    """A person says yes. ``saw`` is the digest of what they said it to."""
+    """A person says yes. ``saw`` is the digest of what they said it to.
+
+    ``goes_on``: without what it waits for, which is what the person was asked.
+    """
 
     by: str
     saw: str | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +128,14 @@ class Refuse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awake:
     """What it waited for has succeeded, or its row says to go on without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWaiting:
+    """What it waited for came to nothing: it never happens. ``waited_for`` is a digest."""
+
+    cause: WaitCause
+    waited_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +303,7 @@ Command = (
     | ExpireApproval
     | Refuse
     | Awake
+    | StopWaiting
     | Postpone
     | Release
     | Claim

@@ -17,7 +17,15 @@ from typing import Literal, assert_never
 from takeback.model import command as commands
 from takeback.model import event as events
 from takeback.model.errors import InvalidTransition
-from takeback.model.intent import FINAL, Intent, State, is_cancellable, left_no_trace, micros
+from takeback.model.intent import (
+    FINAL,
+    Intent,
+    State,
+    is_cancellable,
+    left_no_trace,
+    micros,
+    why_not_begin,
+)
 
 Events = Sequence[events.Event]
 
@@ -45,6 +53,7 @@ def decide(intent: Intent | None, command: commands.Command, now: datetime) -> E
         case (
             commands.MoveWindow()
             | commands.Awake()
+            | commands.StopWaiting()
             | commands.Postpone()
             | commands.Release()
             | commands.Cancel()
@@ -81,10 +90,7 @@ def record(command: commands.Record) -> events.Recorded:
     ...     ref="send_customer_email-7F3K9QDM",
     ...     tool="send_customer_email",
     ...     tool_version=1,
-    ...     effect="remote",
-    ...     key="k1:9f86d081",
-    ...     generation=0,
-    ...     run=None,
+    ...     **{"effect": "remote", "key": "k1:9f86d081", "generation": 0, "run": None},
     ...     principal="agent:support",
     ...     arguments="fd61a03a",
     ...     window=timedelta(seconds=60),
@@ -118,19 +124,10 @@ def record(command: commands.Record) -> events.Recorded:
     )
 
 
-def why_not_begin(intent: Intent, now: datetime) -> commands.ParkCause | None:
-    """Why a claimed intent has to be parked instead of begun, as far as it can tell itself."""
-    if intent.contradicted:
-        return "contradicted"
-    if intent.begin_before is not None and now >= intent.begin_before:
-        return "key_expired"
-    return None
-
-
 def _first_state(command: commands.Record) -> events.FirstState:
     if command.needs_approval:
         return "awaiting_approval"
-    if command.after:
+    if command.after and not command.is_ready:
         return "waiting"
     if command.window or command.not_before is not None:
         return "held"
@@ -154,16 +151,17 @@ def _decide_permission(
     is_over = intent.expires_at is not None and now >= intent.expires_at
     match command:
         case commands.AskApproval(cause=cause, approval_for=span):
-            _require_untouched(intent, command)
+            if intent.state is not State.WAITING or cause != "other_failed":
+                _require_untouched(intent, command)
             return [events.ApprovalAsked(cause=cause, approval_us=_span_us(span))]
         case commands.Refuse(code=code, error=error):
             _require_untouched(intent, command)
             return [events.Failed(attempt=intent.attempt, source="policy", code=code, error=error)]
-        case commands.Approve(by=by, saw=saw):
+        case commands.Approve(by=by, saw=saw, goes_on=goes_on):
             _require(intent, command, State.AWAITING_APPROVAL)
             if is_over:
                 raise _refusal(intent, command)
-            becomes = "waiting" if intent.after else _released(intent)
+            becomes = "waiting" if intent.after and not goes_on else _released(intent)
             return [events.Approved(by=by, becomes=becomes, saw=saw)]
         case commands.Deny(by=by, reason=reason):
             _require(intent, command, State.AWAITING_APPROVAL)
@@ -188,6 +186,7 @@ def _decide_before_begin(
     intent: Intent,
     command: commands.MoveWindow
     | commands.Awake
+    | commands.StopWaiting
     | commands.Postpone
     | commands.Release
     | commands.Cancel,
@@ -203,6 +202,9 @@ def _decide_before_begin(
         case commands.Awake():
             _require(intent, command, State.WAITING)
             return [events.Awoken(becomes=_released(intent))]
+        case commands.StopWaiting(cause=cause, waited_for=waited_for):
+            _require(intent, command, State.WAITING)
+            return [events.WaitFailed(cause=cause, waited_for=waited_for)]
         case commands.Postpone(until=until, cause=cause):
             _require(intent, command, State.HELD, State.DUE)
             if intent.due_at is not None and until <= intent.due_at:

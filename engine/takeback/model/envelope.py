@@ -38,6 +38,7 @@ KINDS_SHOWN_MAX = 8
 LEAVES_SHOWN_MAX = 5
 DIFFERS_SHOWN_MAX = 5
 ALTERNATIVES_SHOWN_MAX = 5
+WAITS_FOR_SHOWN_MAX = 5
 
 KIND_BYTES_MAX = 40
 LABEL_BYTES_MAX = 120
@@ -170,6 +171,7 @@ def answer(
     if state is State.AWAITING_APPROVAL:
         expires_at = None if intent.expires_at is None else iso(intent.expires_at)
         document["approval"] = {"expires_at": expires_at}
+    document |= _waits(intent, bodies)
     document["restore"], reason = restore_call(intent, tool, bodies)
     if reason is not None:
         document["no_restore"] = reason
@@ -238,6 +240,18 @@ def _affected(
     if kinds and len(kinds) > 1:
         largest = sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0]))[:KINDS_SHOWN_MAX]
         document["affected_by_kind"] = {brief(kind, KIND_BYTES_MAX): n for kind, n in largest}
+    return document
+
+
+def _waits(intent: Intent, bodies: Mapping[str, Any]) -> dict[str, Any]:
+    """The others that it waits for, a few of them; or the one that it waited for in vain."""
+    document: dict[str, Any] = {}
+    if intent.state is State.WAITING:
+        document["waits_for"] = list(intent.after[:WAITS_FOR_SHOWN_MAX])
+        if len(intent.after) > WAITS_FOR_SHOWN_MAX:
+            document["waits_for_count"] = len(intent.after)
+    if other := bodies.get("waited_for"):
+        document["waited_for"] = {"ref": other["ref"], "became": other["became"]}
     return document
 
 

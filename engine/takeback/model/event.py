@@ -19,10 +19,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from takeback.model.errors import LedgerCorrupt
+from takeback.model.fitting import fits
 
 Effect = Literal["local", "remote"]
 FirstState = Literal["recorded", "awaiting_approval", "waiting", "held", "due"]
@@ -90,7 +90,9 @@ class WindowMoved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(Event):
-    """Claimed, and over a limit: a person decides first, within ``approval_us``."""
+    """It is over a limit, or what it waited for has failed: a person decides first, within
+    ``approval_us``.
+    """
 
     KIND = "intent.approval_asked"
 
@@ -137,6 +139,19 @@ class Awoken(Event):
     KIND = "intent.awoken"
 
     becomes: AwokenState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitFailed(Event):
+    """What it waited for came to nothing, so it never happens.
+
+    ``waited_for`` is the digest of a body that names the other.
+    """
+
+    KIND = "intent.wait_failed"
+
+    cause: str
+    waited_for: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +365,7 @@ EVENTS: tuple[type[Event], ...] = (
     Denied,
     ApprovalExpired,
     Awoken,
+    WaitFailed,
     Postponed,
     Due,
     Claimed,
@@ -465,7 +481,7 @@ def _build(target: type[Event], fields: Any) -> Event:
     if not isinstance(fields, dict) or fields.keys() != hints.keys():
         raise ValueError(f"expected exactly the fields {', '.join(hints)}")
     for name, hint in hints.items():
-        if not _fits(fields[name], hint):
+        if not fits(fields[name], hint):
             raise ValueError(f"field {name!r} is no {hint}")
     return target(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
@@ -475,21 +491,3 @@ def _hints(kind: str) -> Mapping[str, Any]:
     target = _BY_KIND[kind]
     hints = get_type_hints(target)
     return {name: hints[name] for name in _FIELDS[target]}
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value out of JSON is what an annotation says, and its number one that is stored.
-
-    >>> _fits("due", AwokenState), _fits("later", AwokenState), _fits(True, int), _fits(2**63, int)
-    (True, False, False, False)
-    >>> _fits(None, int | None), _fits(["a"], tuple[str, ...]), _fits("a", tuple[str, ...])
-    (True, True, False)
-    """
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if origin is Literal:
-        return type(value) is str and value in get_args(hint)
-    if origin is tuple:
-        return type(value) is list and all(type(item) is str for item in value)
-    return type(value) is hint and (hint is not int or -(2**63) <= value < 2**63)

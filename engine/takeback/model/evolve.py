@@ -53,6 +53,8 @@ def _require_step(before: Intent | None, after: Intent, event: events.Event) -> 
         possible = state is State.HELD
     elif isinstance(event, events.Postponed):
         possible = state in (State.HELD, State.DUE)
+    elif isinstance(event, events.WaitFailed):
+        possible = state is State.WAITING
     elif isinstance(event, _KEEPS_STATE):
         possible = True
     elif isinstance(event, events.Failed) and state is not None:
@@ -190,6 +192,7 @@ def _advance(intent: Intent, fact: Fact) -> Intent:
             return _answered(intent, fact, event)
         case (
             events.Cancelled()
+            | events.WaitFailed()
             | events.RestoreBegan()
             | events.Restored()
             | events.RestoreFailed()
@@ -351,6 +354,7 @@ def _taken_back(
     intent: Intent,
     fact: Fact,
     event: events.Cancelled
+    | events.WaitFailed
     | events.RestoreBegan
     | events.Restored
     | events.RestoreFailed
@@ -369,6 +373,8 @@ def _taken_back(
                 restored_via=via,
                 settled_at=fact.at,
             )
+        case events.WaitFailed():
+            return _next(intent, fact, state=State.CANCELLED, settled_at=fact.at)
         case events.RestoreBegan(by=by, via=via):
             return _next(intent, fact, state=State.RESTORING, taken_back_by=by, restored_via=via)
         case events.Restored():

@@ -8,6 +8,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from takeback.model import event as events
+from takeback.model.command import ParkCause
 
 
 class State(StrEnum):
@@ -66,7 +67,7 @@ MAY_BECOME: dict[State | None, frozenset[State]] = {
             State.EXPIRED,
         }
     ),
-    State.WAITING: frozenset({State.HELD, State.DUE, State.CANCELLED}),
+    State.WAITING: frozenset({State.HELD, State.DUE, State.CANCELLED, State.AWAITING_APPROVAL}),
     State.HELD: frozenset({State.DUE, State.CANCELLED}),
     State.DUE: frozenset({State.CLAIMED, State.CANCELLED}),
     State.CLAIMED: frozenset(
@@ -212,3 +213,12 @@ def left_no_trace(intent: Intent) -> bool:
     """Whether it has failed, and no attempt of it may have done anything."""
     untouched = not intent.attempts_unknown and not intent.contradicted
     return intent.state is State.FAILED and untouched
+
+
+def why_not_begin(intent: Intent, now: datetime) -> ParkCause | None:
+    """Why a claimed intent has to be parked instead of begun, as far as it can tell itself."""
+    if intent.contradicted:
+        return "contradicted"
+    if intent.begin_before is not None and now >= intent.begin_before:
+        return "key_expired"
+    return None

@@ -6,7 +6,7 @@ argument it has the beginning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
@@ -20,6 +20,7 @@ from takeback.model.violation import shown
 SUMMARY_BYTES_MAX = 400
 DOES_BYTES_MAX = 250
 MESSAGE_BYTES_MAX = 300
+REFS_SHOWN_MAX = 2
 
 REFUSED = {
     State.DENIED: "a person denied it",
@@ -37,7 +38,8 @@ def summary_of(
     intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
 ) -> str:
     """One sentence about the intent, which stands in ``state``, in at most SUMMARY_BYTES_MAX."""
-    return brief(_sentence(intent, state, status, tool, bodies), SUMMARY_BYTES_MAX)
+    told = _wait_sentence(intent, state, tool, bodies)
+    return brief(told or _sentence(intent, state, status, tool, bodies), SUMMARY_BYTES_MAX)
 
 
 def undo_of(tool: Tool, bodies: Mapping[str, Any]) -> str:
@@ -64,11 +66,28 @@ def message_of(state: State, bodies: Mapping[str, Any]) -> str:
     return brief(said, MESSAGE_BYTES_MAX)
 
 
+def _subject(tool: Tool, bodies: Mapping[str, Any]) -> str:
+    return _fill(tool.wording.subject, bodies) if tool.wording else tool.name
+
+
+def _wait_sentence(
+    intent: Intent, state: State, tool: Tool, bodies: Mapping[str, Any]
+) -> str | None:
+    """What it waits for, or waited for in vain; None where it does neither."""
+    if state is State.WAITING:
+        return f"{_subject(tool, bodies)} waits for {_few(intent.after)} to succeed first."
+    other = bodies.get("waited_for")
+    if other is None:
+        return None
+    became = _BECAME.get(other["became"], "came to nothing")
+    return f"{_subject(tool, bodies)} never happens: it waited for {other['ref']}, which {became}."
+
+
 def _sentence(
     intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
 ) -> str:
     wording = tool.wording
-    subject = _fill(wording.subject, bodies) if wording else tool.name
+    subject = _subject(tool, bodies)
     match status:
         case Status.SCHEDULED:
             until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
@@ -97,6 +116,21 @@ def _doubt(intent: Intent, state: State) -> str:
         return "has not begun, and can't before a person has looked at it."
     who = "a person has to find out" if state is State.PARKED else "nobody knows yet"
     return f"may or may not have happened; {who}. It is not repeated."
+
+
+_BECAME = {"failed": "failed", "taken_back": "was taken back"}
+
+
+def _few(refs: Sequence[str]) -> str:
+    """The refs as a sentence has them: a few, and how many more.
+
+    >>> _few(["a-1"]), _few(["a-1", "b-2"]), _few(["a-1", "b-2", "c-3", "d-4"])
+    ('a-1', 'a-1 and b-2', 'a-1, b-2 and 2 more')
+    """
+    told = list(refs[:REFS_SHOWN_MAX])
+    more = len(refs) - len(told)
+    last = f"{more} more" if more else told.pop()
+    return f"{', '.join(told)} and {last}" if told else last
 
 
 class _Values(dict[str, Any]):
