@@ -7,6 +7,7 @@ in one way.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -30,6 +31,9 @@ from takeback.model.errors import InvalidSettings
 
 STOP_SECONDS_MAX = 9.5
 """Whatever a worker is stuck in, its process is gone this long after it was told to stop."""
+
+MEMORY_ROOM_MB = 64
+"""What threads and connections take before anything is carried out."""
 
 STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
@@ -171,11 +175,17 @@ class Worked:
 
 
 def work(
-    app: Takeback, *, drain: bool, concurrency: int | None = None, all_tenants: bool = False
+    app: Takeback,
+    *,
+    drain: bool,
+    concurrency: int | None = None,
+    all_tenants: bool = False,
+    memory_mb: int | None = None,
 ) -> Worked:
     """Runs an embedded worker until a signal stops it, or with ``drain`` until all is done.
 
-    It works for the tenant of ``app``, or for all of them, and closes ``app``. Raises
+    It works for the tenant of ``app``, or for all of them, and closes ``app``. ``memory_mb`` is in
+    place of the setting; this process is bound to it from then on. Raises InvalidSettings and
     DatabaseUnavailable when the ledger can't be used at the start; one that goes away later is
     waited for.
     """
@@ -188,6 +198,8 @@ def work(
         try:
             if app.health().revision is None:
                 raise errors.DatabaseUnavailable(NO_LEDGER)
+            # An embedded server that this process has started is not to be bound with it.
+            bound_memory(app.settings.memory_mb if memory_mb is None else memory_mb)
             worker = app.worker(name=name, sleep=stop.sleep, stopping=stop.asked, pace=pace)
             logger.info("worker_started", worker=name, concurrency=pace.concurrency, drain=drain)
             tally = worker.run(drain=drain)
@@ -207,6 +219,34 @@ def work(
         finally:
             app.close()
     return worked
+
+
+def bound_memory(megabytes: int | None) -> None:
+    """From now on this process gets no more data memory than that: a handler that eats it all ends
+    in MemoryError, and nobody else is ended by the kernel for it. None bounds nothing.
+
+    What it starts is bound likewise, each process for itself. Raises InvalidSettings when it has
+    about as much already.
+    """
+    if megabytes is None:
+        return
+    needed = _data_megabytes() + MEMORY_ROOM_MB
+    if megabytes < needed:
+        raise InvalidSettings(
+            f"memory_mb is {megabytes}; this process needs {needed} before it carries anything out"
+        )
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (megabytes * 2**20, most))
+
+
+def _data_megabytes() -> int:
+    """How much data memory this process has; 0 where the system doesn't say."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "VmData":
+                return int(value.split()[0]) // 1024
+    return 0
 
 
 def leave(code: int) -> None:

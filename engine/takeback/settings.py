@@ -34,6 +34,7 @@ class _Values(BaseModel):
     key_secret: str | None = Field(default=None, min_length=16)
     lease_seconds: float = Field(default=30.0, gt=0)
     reconcile_seconds: float | None = Field(default=None, gt=0)
+    memory_mb: int | None = Field(default=None, ge=64)
     data_directory: str | None = None
 
 
@@ -45,6 +46,7 @@ _EXPECTED = {
     "key_secret": "at least 16 characters",
     "lease_seconds": "more than 0 seconds",
     "reconcile_seconds": "more than lease_seconds",
+    "memory_mb": "a whole number of megabytes, 64 or more",
 }
 
 
@@ -55,7 +57,7 @@ class Settings:
     ``database_url`` None means the embedded Postgres in ``data_directory`` (None: the user's own
     data directory). ``lease_seconds`` is how long a worker owns what it has claimed, and
     ``reconcile_seconds`` how long after its begin an attempt in doubt is asked about (None: a
-    second longer).
+    second longer). ``memory_mb`` bounds the memory of a worker's process (None: unbounded).
     """
 
     database_url: str | None = None
@@ -66,6 +68,7 @@ class Settings:
     key_secret: str | None = field(default=None, repr=False)
     lease_seconds: float = 30.0
     reconcile_seconds: float | None = None
+    memory_mb: int | None = None
     data_directory: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 

@@ -166,6 +166,16 @@ def test_reserved_arguments_are_refused_also_as_aliases(name):
             "its attempt_seconds_max is 0",
         ),
         (REFUND, {"effect": Remote(upstream=BLIND, attempts_max=0)}, "its attempts_max is 0"),
+        (
+            REFUND,
+            {"effect": Remote(upstream=BLIND, retry_first_seconds=0)},
+            "its retry_first_seconds is 0",
+        ),
+        (
+            REFUND,
+            {"effect": Remote(upstream=BLIND, retry_first_seconds=9, retry_seconds_max=8)},
+            "its retry_first_seconds is 9 and its retry_seconds_max 8",
+        ),
         (CLOSE, {"effect": Local(retention=timedelta(0))}, "its retention is not positive"),
         (CLOSE, {"effect": Local(quiet=timedelta(-1))}, "its quiet time is negative"),
         (CLOSE, {"version": 0}, "its version is 0"),

@@ -17,6 +17,7 @@ NAMES = [
     "key_secret",
     "lease_seconds",
     "reconcile_seconds",
+    "memory_mb",
     "data_directory",
 ]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -155,6 +156,29 @@ def test_the_providers_own_word_on_when_to_come_back_is_kept(office, world, cloc
     clock.advance(2)
     drain(office, clock)
     assert world.called("dana") == 2 and office.state(ref) == "due"
+
+
+def test_a_row_says_how_long_the_pauses_between_its_attempts_are(database_url, world, clock):
+    effect = Remote(upstream=BLIND, retry_first_seconds=40, retry_seconds_max=60)
+    office = Office(
+        database_url,
+        world,
+        rows=[row("send_letter", effect)],
+        pause=clock.advance,
+        entropy=lambda count: b"\xff" * count if count == 4 else os.urandom(count),
+    )
+    world.on["send_letter"] = raising(NotDispatched("refused"))
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    waits = []
+    for _ in range(4):
+        drain(office, clock)
+        entry = office.show(ref or "").entry
+        assert entry.intent.due_at is not None
+        waits.append(round((entry.intent.due_at - entry.now).total_seconds()))
+        clock.advance(61)
+
+    assert waits == [40, 60, 60, 60] and world.called("dana") == 4
+    office.close()
 
 
 @pytest.mark.parametrize("wait", [math.inf, -math.inf, math.nan, -5.0, 1e300, "soon"])

@@ -24,6 +24,7 @@ def test_each_variable_sets_its_setting():
     value = {
         "lease_seconds": "5",
         "reconcile_seconds": "5",
+        "memory_mb": "512",
         "app": "a:b",
         "broker_url": "redis://h",
         "log": "json",

@@ -205,6 +205,8 @@ EFFECTS: Sequence[Effect] = (
         guard_s=1.0,
         attempt_seconds_max=10.0,
         attempts_max=3,
+        retry_first_seconds=2.0,
+        retry_seconds_max=60.0,
         connector="post",
         order_by="to",
         priority=HIGH,
@@ -361,6 +363,7 @@ def assembled() -> Takeback:
         key_secret="of at least sixteen",
         lease_seconds=30.0,
         reconcile_seconds=31.0,
+        memory_mb=512,
     )
     try:
         return Takeback(CATALOG, handlers=Handlers(), settings=settings, migrations=(upgrade,))

@@ -16,6 +16,7 @@ import dramatiq
 from takeback import log
 from takeback.log import logger
 from takeback.model.errors import InvalidSettings
+from takeback.process import bound_memory
 from takeback_workers import load_app
 from takeback_workers.broker import NO_BROKER, open_broker
 from takeback_workers.shift import Shift, Tally, pass_on
@@ -36,6 +37,7 @@ app = load_app()
 if app.settings.broker_url is None:
     raise InvalidSettings(NO_BROKER)
 log.configure(app.settings.log)
+bound_memory(app.settings.memory_mb)
 # One log: what dramatiq has to say is said as we say it.
 logging.getLogger("dramatiq").handlers = logging.getLogger("takeback").handlers
 logging.getLogger("dramatiq").propagate = False

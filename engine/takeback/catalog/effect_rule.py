@@ -19,6 +19,10 @@ LONGEST = timedelta(days=36_525)
 """A century: what is longer leaves the calendar, or what a double counts in microseconds."""
 
 
+RETRY_SECONDS_LONGEST = 86_400.0
+"""Whoever wants to wait longer than a day for another attempt wants a person."""
+
+
 def effect_problems(tool: Tool, handler: Handler | None) -> Iterator[Problem]:
     """What is wrong with the row's effect; faces are looked for where there is a handler."""
     effect: Any = tool.effect
@@ -94,6 +98,12 @@ def _times(effect: Remote) -> Iterator[Problem]:
         )
     if effect.attempts_max < 1:
         yield f"its attempts_max is {effect.attempts_max}", "allow at least one attempt"
+    if not 0 < effect.retry_first_seconds <= effect.retry_seconds_max <= RETRY_SECONDS_LONGEST:
+        first, most = effect.retry_first_seconds, effect.retry_seconds_max
+        yield (
+            f"its retry_first_seconds is {first:g} and its retry_seconds_max {most:g}",
+            f"expected more than 0, the latter no less, and at most {RETRY_SECONDS_LONGEST:g}",
+        )
 
 
 def _lane(tool: Tool, effect: Remote) -> Iterator[Problem]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CONCURRENCY_MAX = 64
 """Threads of one worker; a process is cheaper than more of them."""
 
+MEMORY_MB_MAX = 2**20
+"""A terabyte."""
+
 Concurrency = Annotated[
     int | None,
     typer.Option(
@@ -37,6 +40,15 @@ def worker(
     all_tenants: Annotated[
         bool, typer.Option("--all-tenants", help="Whatever is due, of every tenant.")
     ] = False,
+    memory_mb: Annotated[
+        int | None,
+        typer.Option(
+            "--memory-mb",
+            metavar="N",
+            parser=number_within("--memory-mb", 64, MEMORY_MB_MAX),
+            help="As much memory as its process may have, in place of the setting.",
+        ),
+    ] = None,
 ) -> int:
     """Carry out what is due, of the tenant that is set.
 
@@ -47,7 +59,13 @@ def worker(
     from takeback import process
 
     door = door_of(context)
-    worked = process.work(door.app(), drain=drain, concurrency=concurrency, all_tenants=all_tenants)
+    worked = process.work(
+        door.app(),
+        drain=drain,
+        concurrency=concurrency,
+        all_tenants=all_tenants,
+        memory_mb=memory_mb,
+    )
     return _ended(door, worked)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import re
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from traceback import clear_frames
 from typing import Any
 
 from sqlalchemy.util.concurrency import await_only, in_greenlet
@@ -20,7 +22,20 @@ from takeback.model.handler import Face, Found, Group, Performed
 
 
 def call_face(face: Face, *arguments: Any) -> Any:
-    """What ``face`` answers; an async one is run to its end first."""
+    """What ``face`` answers; an async one is run to its end first.
+
+    A process that the face has forked, and that comes back here, ends at once: it would go on as
+    another we, with our connections and our claims.
+    """
+    own = os.getpid()
+    try:
+        return _call_face(face, *arguments)
+    finally:
+        if os.getpid() != own:
+            os._exit(0)
+
+
+def _call_face(face: Face, *arguments: Any) -> Any:
     answer = face(*arguments)
     if not inspect.isawaitable(answer):
         return answer
@@ -51,6 +66,10 @@ def try_face(face: Face, *arguments: Any) -> Any:
         return call_face(face, *arguments)
     except (HandlerError, Conflict, RetryTransaction):
         raise
+    except MemoryError as problem:
+        # Its frames hold what it has eaten: whoever writes this down needs some of that.
+        clear_frames(problem.__traceback__)
+        return Broke(problem)
     except Exception as problem:
         return Broke(problem)
 

@@ -165,7 +165,9 @@ class Remote:
     before its release the visible window closes, so that nobody is promised an undo that loses
     by a hair. ``attempt_seconds_max`` bounds one attempt; it must be shorter than a lease, unless
     ``renew_lease`` is said: then a worker renews the lease while the attempt runs, up to that time.
-    ``attempts_max`` bounds attempts that provably did nothing.
+    ``attempts_max`` bounds the attempts of one intent. The pause before another one is drawn from
+    ``retry_first_seconds`` at most, then from twice that, up to ``retry_seconds_max``; the
+    provider's own word on when to come back is kept.
 
     ``connector`` names the way to a provider that several tools share. Of equal values of the
     argument ``order_by`` one is carried out at a time, in the order of their calls, among the tools
@@ -182,6 +184,8 @@ class Remote:
     guard_s: float = 0.0
     attempt_seconds_max: float = 20.0
     attempts_max: int = 8
+    retry_first_seconds: float = 1.0
+    retry_seconds_max: float = 300.0
     renew_lease: bool = False
     connector: str | None = None
     order_by: str | None = None

@@ -36,13 +36,16 @@ DOUBT_SECONDS_MAX = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A doubt with all that decides about it, at ``now``. ``dice`` in [0, 1) spreads repeats."""
+    """A doubt with all that decides about it, at ``now``. ``dice`` in [0, 1) spreads repeats, and
+    ``spared`` of the intent's attempts met an outage, which counts for nothing.
+    """
 
     intent: Intent
     work: Work
     doubt: Doubt
     now: datetime
     dice: float
+    spared: int = 0
 
     @property
     def is_askable(self) -> bool:
@@ -69,7 +72,8 @@ class Case:
     def has_attempts_left(self) -> bool:
         """Whether its row allows another attempt."""
         effect = self.work.bound.effect
-        return isinstance(effect, Remote) and self.intent.attempt < effect.attempts_max
+        counted = self.intent.attempt - self.spared
+        return isinstance(effect, Remote) and counted < effect.attempts_max
 
 
 def ask_from(doubt: Doubt, pace: Pace) -> datetime:
@@ -119,6 +123,6 @@ def unanswered(case: Case, pace: Pace) -> commands.Requeue | commands.Park | dat
 
 def _wait(case: Case, until: datetime | None) -> timedelta:
     """A pause before the repeat, counted from the doubt; none where a key would be forgotten."""
-    pause = wait_before(case.intent.attempt, None, case.dice)
+    pause = wait_before(case.intent.attempt, None, case.dice, case.work.bound.effect)
     wait = max(pause - (case.now - case.doubt.since), timedelta(0))
     return wait if until is None or case.now + wait < until else timedelta(0)

@@ -20,8 +20,7 @@ from takeback.model import errors
 from takeback.model.command import DeferCause, DoubtCause
 from takeback.model.intent import Intent, State
 
-RETRY_FIRST_SECONDS = 1.0
-RETRY_SECONDS_MAX = 300.0
+_DEFAULTS = Remote()
 
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 """A provider's own word is kept up to a day; what asks for more is looked at daily."""
@@ -107,16 +106,19 @@ def _failed(code: str, message: str, alternatives: list[object]) -> Outcome:
 
 
 def command_for(
-    outcome: Outcome, intent: Intent, digest: str | None, dice: float
+    outcome: Outcome, intent: Intent, digest: str | None, dice: float, effect: object = None
 ) -> commands.Command:
-    """The command that settles an attempt of ``intent``; ``dice`` in [0, 1) spreads retries."""
+    """The command that settles an attempt of ``intent``; ``dice`` in [0, 1) spreads retries, whose
+    pauses are those of ``effect``.
+    """
     match outcome.kind:
         case "succeeded":
             return commands.Succeed(result=digest, affected_count=outcome.affected_count)
         case "failed":
             return commands.Fail(code=outcome.code, error=digest)
         case "deferred":
-            wait = wait_before(outcome.attempts or intent.attempt, outcome.retry_after_s, dice)
+            tried = outcome.attempts or intent.attempt
+            wait = wait_before(tried, outcome.retry_after_s, dice, effect)
             cause: DeferCause = "outage" if outcome.is_spared else "not_dispatched"
             return commands.Defer(wait=wait, cause=cause)
         case "in_doubt":
@@ -131,18 +133,23 @@ def command_for(
             assert_never(outcome.kind)
 
 
-def wait_before(attempt: int, retry_after_s: float | None, dice: float) -> timedelta:
-    """Exponential with full jitter, and never before the provider's own word.
+def wait_before(
+    attempt: int, retry_after_s: float | None, dice: float, effect: object = None
+) -> timedelta:
+    """Exponential with full jitter as ``effect`` says, and never before the provider's own word.
 
     >>> wait_before(3, None, 0.5)
     datetime.timedelta(seconds=2)
     >>> wait_before(1, 60.0, 0.0)
     datetime.timedelta(seconds=60)
+    >>> wait_before(3, None, 1.0, Remote(retry_first_seconds=10, retry_seconds_max=30))
+    datetime.timedelta(seconds=30)
     >>> wait_before(2**40, float("nan"), 1.0), wait_before(1, float("inf"), 0.0)
     (datetime.timedelta(seconds=300), datetime.timedelta(days=1))
     """
     doublings = min(attempt - 1, DOUBLINGS_MAX)
-    ceiling = min(RETRY_SECONDS_MAX, RETRY_FIRST_SECONDS * 2**doublings)
+    pauses = effect if isinstance(effect, Remote) else _DEFAULTS
+    ceiling = min(pauses.retry_seconds_max, pauses.retry_first_seconds * 2**doublings)
     asked = retry_after_s if isinstance(retry_after_s, int | float) else 0.0
     asked = 0.0 if math.isnan(asked) else min(max(asked, 0.0), RETRY_AFTER_SECONDS_MAX)
     return timedelta(seconds=max(ceiling * dice, asked))

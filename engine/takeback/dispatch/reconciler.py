@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,6 +27,7 @@ from takeback.dispatch.pace import GRACE_SECONDS, Pace
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load, writing_tools
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.doubting import Ask, Doubt, lock_doubtful, move_asks, read_doubts
+from takeback.ledger.governing import attempts_spared
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
@@ -105,8 +107,13 @@ class Reconciler:
         changes: list[Change] = []
         asks: list[Ask] = []
         questions: list[Question] = []
-        for one, doubt, what in self._timely(tx, asks):
-            step = self._step(one, what, doubt)
+        timely = self._timely(tx, asks)
+        if not timely:
+            move_asks(tx, asks)
+            return [], []
+        spared = attempts_spared(tx, [identity(one.intent) for one, _, _ in timely])
+        for one, doubt, what in timely:
+            step = self._step(one, what, doubt, spared)
             if step is not None:
                 changes.append(_change(one, step))
             elif isinstance(what, Work) and len(questions) < self._asker.room:
@@ -132,11 +139,13 @@ class Reconciler:
         loaded = load(self.context, tx, [one.intent for one in timely])
         return [(one, doubts[identity(one.intent)], loaded[identity(one.intent)]) for one in timely]
 
-    def _step(self, one: Taken, what: Work | Unfit, doubt: Doubt) -> commands.Command | None:
+    def _step(
+        self, one: Taken, what: Work | Unfit, doubt: Doubt, spared: Mapping[UUID, int]
+    ) -> commands.Command | None:
         """The command that ends the doubt without a question; None where somebody is asked."""
         if isinstance(what, Unfit):
             return commands.Park(cause=what.cause)
-        case = self._case(one, what, doubt)
+        case = self._case(one, what, doubt, spared)
         return None if case.is_askable else unasked(case)
 
     def _question(self, work: Work, now: datetime) -> Question:
@@ -177,6 +186,7 @@ class Reconciler:
         asked = {identity(one.question.work.intent): one for one in answered}
         free = lock_free(tx, [one.question.work.intent for one in answered])
         doubts = read_doubts(tx, [taken.intent for taken in free])
+        spared = attempts_spared(tx, [identity(taken.intent) for taken in free])
         ours = self._still_ours(tx, free, asked)
         changes: list[Change] = []
         later: list[Ask] = []
@@ -185,7 +195,8 @@ class Reconciler:
             if identity(taken.intent) not in ours:
                 logger.warning("answer_not_wanted", ref=taken.intent.ref)
                 continue
-            case = self._case(taken, one.question.work, doubts[identity(taken.intent)])
+            doubt = doubts[identity(taken.intent)]
+            case = self._case(taken, one.question.work, doubt, spared)
             step = self._verdict(case, one.answer)
             if isinstance(step, datetime):
                 later.append(Ask(intent=taken.intent, at=step))
@@ -236,9 +247,15 @@ class Reconciler:
         body = local.sealed_body(self.context, name, text)
         return (body,), body_digest(body.salt, body.text)
 
-    def _case(self, taken: Taken, work: Work, doubt: Doubt) -> Case:
-        dice = int.from_bytes(self.context.entropy(4), "big") / 2**32
-        return Case(intent=taken.intent, work=work, doubt=doubt, now=taken.now, dice=dice)
+    def _case(self, taken: Taken, work: Work, doubt: Doubt, spared: Mapping[UUID, int]) -> Case:
+        return Case(
+            intent=taken.intent,
+            work=work,
+            doubt=doubt,
+            now=taken.now,
+            dice=int.from_bytes(self.context.entropy(4), "big") / 2**32,
+            spared=spared.get(taken.intent.id, 0),
+        )
 
 
 _BARE = Performed()

@@ -97,7 +97,7 @@ class Settler:
         if not is_ours:
             outcome = _late(own, outcome, taken.intent)
         body, digest = self._body(outcome, taken.intent)
-        command = self._command(own, outcome, taken.intent, digest, is_late=not is_ours)
+        command = self._command(one, outcome, taken.intent, digest, is_late=not is_ours)
         if command is None:
             return []
         try:
@@ -111,13 +111,14 @@ class Settler:
         return [change, *follow(own, events, rows[identity(one.work.original)])]
 
     def _command(
-        self, own: Intent, outcome: Outcome, now: Intent, digest: str | None, *, is_late: bool
+        self, one: Ended, outcome: Outcome, now: Intent, digest: str | None, *, is_late: bool
     ) -> commands.Command | None:
         if not is_late:
             dice = int.from_bytes(self.context.entropy(4), "big") / 2**32
-            return command_for(outcome, now, digest, dice)
+            return command_for(outcome, now, digest, dice, one.work.bound.effect)
         if outcome.kind not in ("succeeded", "failed"):
             return None
+        own = one.work.intent
         logger.warning("answered_late", ref=own.ref, attempt=own.attempt, outcome=outcome.kind)
         return commands.AnswerLate(
             attempt=own.attempt,

@@ -141,7 +141,7 @@ class Worker:
             is_over = self._turn(drain=drain)
         except errors.Unavailable as problem:
             self._wait_out(problem.code)
-        except (errors.TakebackError, psycopg.Error, SQLAlchemyError) as problem:
+        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, MemoryError) as problem:
             self._faults += 1
             if self._faults >= FAULTS_MAX:
                 raise
