@@ -15,7 +15,7 @@ from takeback.dispatch.outcome import of_answer
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.settler import Settler
-from takeback.dispatch.work import Work
+from takeback.dispatch.work import Work, identity
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import NotDispatched, Rejected
 from takeback.testing.crash import Stage
@@ -97,6 +97,14 @@ def call_local_in_callers_connection(site: Site, office: Office, stage: Stage | 
 
 def carry_out(site: Site, office: Office, stage: Stage | None) -> None:
     site.work(office)
+
+
+def carry_out_by_ids(site: Site, office: Office, stage: Stage | None) -> None:
+    """As one who was woken for two intents does; then a worker carries out what is left."""
+    worker = office.worker_of("w1", sleep=site.clock.advance, pace=Pace(concurrency=1))
+    claimed = worker._dispatcher.claim(site.kept["wanted"])
+    worker._crew.take_on(claimed.works, worker._monotonic() + 30)
+    worker.run(drain=True)
 
 
 def call_and_carry_out(site: Site, office: Office, stage: Stage | None) -> None:
@@ -242,6 +250,13 @@ def _deferred_once(site: Site, office: Office) -> None:
 
     site.world.on["send_letter"] = down_at_first
     office.call(None, "send_letter", {"to": site.to})
+
+
+def _wanted(site: Site, office: Office) -> None:
+    """Two are due, and somebody is woken for them."""
+    calls = [Call(tool=tool, arguments={"to": site.to}) for tool in ("send_letter", "pay")]
+    answers = office.call_many(None, calls)
+    site.kept["wanted"] = [identity(office.show(one.ref or "").entry.intent) for one in answers]
 
 
 def _refused(site: Site, office: Office) -> None:
@@ -393,6 +408,7 @@ WORKFLOWS: dict[str, Workflow] = {
         play=carry_out, check=_sent("send_letter"), prepare=_record("send_letter")
     ),
     "carry out, keyed": Workflow(play=carry_out, check=_sent("pay"), prepare=_record("pay")),
+    "carry out by ids": Workflow(play=carry_out_by_ids, check=_many, prepare=_wanted),
     "call and carry out": Workflow(play=call_and_carry_out, check=_sent("send_letter")),
     "outlast a lease": Workflow(play=outlast_a_lease, check=_sent("haul"), prepare=_record("haul")),
     "defer and try again": Workflow(

@@ -248,6 +248,48 @@ def test_actors_whose_attempt_hangs_stop_all_the_same_and_it_is_in_doubt(yard: Y
     yard.each_left_once([ref, *waiting])
 
 
+@pytest.mark.chaos
+def test_actors_whose_broker_is_away_stop_all_the_same(yard: Yard):
+    """dramatiq would try for ten minutes to acknowledge what was done."""
+    yard.gate.touch()
+    ref = yard.call("freight", "dana", how="at_the_gate")
+    yard.wake([ref])
+    actors = yard.actors()
+    yard.has_left(ref)
+    yard.server.kill()
+    yard.gate.unlink()
+    yard.all_are([ref])
+    actors.tell(signal.SIGTERM)
+    assert actors.ended() == 0
+
+
+def test_actors_that_are_stuck_in_the_database_stop_all_the_same(yard: Yard):
+    actors = yard.actors()
+    ref = yard.call("send", "dana")
+    message = yard.message(ref)
+    with psycopg.connect(yard.database_url) as holder, observing(yard.database_url) as look:
+        holder.execute("LOCK TABLE takeback.intents IN ACCESS EXCLUSIVE MODE")
+        yard.send([message])
+        eventually(lambda: is_blocked(look), "the claim is blocked")
+        actors.tell(signal.SIGTERM)
+        assert actors.ended() == 1
+    actors.says_at_the_end("stopped_by_force")
+    assert yard.state(ref) == "due"
+
+
+def observing(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(url, autocommit=True)
+
+
+def is_blocked(look: psycopg.Connection[Any]) -> bool:
+    """Whether somebody waits for a lock in this database."""
+    query = """
+    SELECT count(*) > 0 FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND datname = current_database()
+    """
+    return look.execute(query).fetchone() == (True,)
+
+
 def test_an_urgent_one_passes_a_backlog_of_others(yard: Yard):
     """By the priority of its row: recorded last, carried out first."""
     yard.gate.touch()

@@ -44,6 +44,10 @@ class Process:
 
         eventually(is_said, f"{words!r} is said: {self.log.read_text()}", PATIENCE_SECONDS)
 
+    def says_at_the_end(self, words: str) -> None:
+        """It has ended, and its log has the words."""
+        assert words in self.log.read_text()
+
     def tell(self, number: signal.Signals) -> None:
         """Sends it a signal."""
         self.child.send_signal(number)

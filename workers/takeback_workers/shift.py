@@ -29,7 +29,12 @@ from takeback_workers.broker import translated
 STOP_SECONDS_MAX = 6.0
 """How long a stop waits for attempts: dramatiq needs seconds of its own to notice and to leave."""
 
+FORCE_SECONDS = 8.0
+"""Whatever a process is stuck in, it is gone so long after it began to stop. While its broker is
+away dramatiq tries for ten minutes to acknowledge what was done."""
+
 LEAVE_SECONDS = 2.0
+START_SECONDS_MAX = 30.0
 TALLY_SECONDS = 60.0
 """How often the log is told what was done, while there is something to tell."""
 
@@ -44,11 +49,13 @@ class Shift(Middleware):
         check_pace(self._pace, app.registry)
         self._responder: Responder | None = None
         self._thread: threading.Thread | None = None
+        self._has_begun = threading.Event()
         self._is_ending = False
         self._has_failed = False
 
     def carry_out(self, wanted: Identity) -> bool:
-        """As ``Responder.carry_out``; False before the shift and after it."""
+        """As ``Responder.carry_out``; waits for the shift to begin."""
+        self._has_begun.wait(START_SECONDS_MAX)
         return self._responder is not None and self._responder.carry_out(wanted)
 
     @property
@@ -64,25 +71,36 @@ class Shift(Middleware):
         self._responder = Responder(context, pace, name=name, monotonic=context.monotonic)
         self._thread = threading.Thread(target=self._run, name="takeback-responder", daemon=True)
         self._thread.start()
+        self._has_begun.set()
         logger.info("actors_started", worker=name, concurrency=pace.concurrency)
 
     def before_worker_shutdown(self, broker: Broker, worker: Any) -> None:
-        """Nothing more is begun; what runs is finished or handed back."""
+        """Nothing more is begun; what runs is finished or handed back, and the process ends."""
         self._is_ending = True
+        self._leave_after(FORCE_SECONDS)
         if self._responder is not None:
             self._responder.stop()
 
     def after_worker_shutdown(self, broker: Broker, worker: Any) -> None:
-        """The process ends, also where an attempt hangs: Python would wait for its thread."""
+        """Soon, also where an attempt hangs: Python would wait for its thread."""
         if self._responder is None or self._thread is None:
             return
         self._thread.join(LEAVE_SECONDS)
         self._app.close()
         logger.info("actors_stopped", abandoned=self._responder.abandoned)
         if self._responder.abandoned or self._has_failed:
-            leaving = threading.Timer(LEAVE_SECONDS, os._exit, [int(self._has_failed)])
-            leaving.daemon = True
-            leaving.start()
+            self._leave_after(LEAVE_SECONDS)
+
+    def _leave_after(self, seconds: float) -> None:
+        leaving = threading.Timer(seconds, self._leave)
+        leaving.daemon = True
+        leaving.start()
+
+    def _leave(self) -> None:
+        """Nothing is lost by it: what is not settled is taken over when its lease is over."""
+        is_settled = self._thread is not None and not self._thread.is_alive()
+        logger.warning("stopped_by_force", is_settled=is_settled)
+        os._exit(0 if is_settled and not self._has_failed else 1)
 
     def _run(self) -> None:
         assert self._responder is not None
