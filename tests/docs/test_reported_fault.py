@@ -28,6 +28,19 @@ REPORTS = (
 )
 """Of calls that were repeated, and of approvals that did not hold for what was done."""
 
+OF_QUEUES = (
+    "procrastinate #307, pgqueuer #475",
+    "dbos-transact-py #716",
+    "river #1302",
+    "oban #1141",
+    "procrastinate #1599, river #785",
+    "dramatiq #527",
+    "dramatiq #258, chancy #88",
+    "que #297",
+    "authentik #23876",
+)
+"""Of queues and workers: work that was lost, done again, or stood still."""
+
 
 @pytest.fixture(scope="module")
 def said() -> str:
@@ -41,6 +54,6 @@ def said() -> str:
     )
 
 
-@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("report", [*REPORTS, *OF_QUEUES])
 def test_a_reported_fault_has_a_test_that_names_it(said: str, report: str):
     assert report in said
