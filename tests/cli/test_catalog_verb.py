@@ -78,3 +78,15 @@ def test_a_row_that_is_not_there_is_refused_with_the_nearest(kiosk: Terminal):
 def test_a_row_says_when_a_person_decides(kiosk: Terminal):
     assert "approval" in kiosk("catalog", "show", "give", "--json").document
     assert kiosk("catalog", "show", "give").exit == 0
+
+
+def test_a_row_shows_its_connector_and_what_bounds_it(kiosk: Terminal):
+    document = kiosk("catalog", "show", "ring", "--json").document
+    assert (document["connector"], document["priority"], document["order_by"]) == (
+        "belfry",
+        "normal",
+        None,
+    )
+    bounds = "concurrency 4, rate 1000.0, breaker (failures 50, pause 10 s, pause_max 300 s)"
+    assert document["connector_bounds"] == bounds
+    assert bounds in kiosk("catalog", "show", "ring").out

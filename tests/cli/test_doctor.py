@@ -183,6 +183,30 @@ def test_what_is_due_for_long_has_no_worker_and_that_is_wrong(kiosk: Terminal, d
     assert said.document["queue"]["overdue_seconds"] > 100
 
 
+def test_a_connector_that_an_outage_pauses_says_why_nothing_leaves(
+    kiosk: Terminal, database_url: str
+):
+    kiosk.ref(*call("ring", bell="a"))
+    assert kiosk("doctor", "--json").document["connectors"] == []
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE takeback.intents SET due_at = due_at - interval '2 minutes'")
+        connection.execute(
+            "INSERT INTO takeback.connectors (name, tokens, refilled_at, failures, opened_at,"
+            " paused_until, pause_us) VALUES ('belfry', 0, takeback.now(), 7,"
+            " takeback.now(), takeback.now() + interval '1 hour', 10)"
+        )
+    said = kiosk("doctor", "--json")
+    assert said.exit == 0
+    (one,) = said.document["connectors"]
+    assert (one["connector"], one["in_flight"], one["due"], one["failures"]) == ("belfry", 0, 1, 7)
+    assert one["paused_until"] and not one["is_probing"] and 0 <= one["tokens"] <= 250
+    (why,) = [note for note in said.document["notes"] if "belfry" in note]
+    assert "7 attempts in a row were not answered; 1 due wait, a probe follows at" in why
+    assert any("may wait for a connector that is paused" in n for n in said.document["notes"])
+    (line,) = [line for line in kiosk("doctor").out.splitlines() if line.startswith("  belfry")]
+    assert "paused until" in line
+
+
 def test_what_was_left_behind_and_what_is_in_doubt_are_counted(kiosk: Terminal, database_url: str):
     for bell in ("a", "b"):
         kiosk.ref(*call("ring", bell=bell))

@@ -29,7 +29,17 @@ _NUMBERS = itertools.count(1)
 
 IN_THE_WORLD = frozenset({"succeeded", "restoring", "restored", "restore_failed"})
 UNKNOWN = frozenset({"in_doubt", "parked"})
-CARRIED_OUT = ("send_letter", "hold_letter", "pay", "ship", "haul", "grant", "wire", "charge")
+CARRIED_OUT = (
+    "send_letter",
+    "hold_letter",
+    "pay",
+    "ship",
+    "haul",
+    "grant",
+    "wire",
+    "charge",
+    "telex",
+)
 REPEATED = frozenset({"pay", "wire", "charge"})
 """Whose provider keeps our key, or says that nothing has arrived: called again all the same."""
 
@@ -131,6 +141,10 @@ class Site:
             or (row.state == "in_doubt" and row.restored_via is None)
             for row in self.rows()
         )
+
+    def forget_connectors(self) -> None:
+        """No play finds a connector as another has left it."""
+        self._observer.execute("DELETE FROM takeback.connectors")
 
     def has_business_row(self) -> bool:
         """Whether the caller's own row is there."""

@@ -19,7 +19,7 @@ from takeback.dispatch.work import Work, identity
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model.errors import NotDispatched, Rejected
 from takeback.testing.crash import Stage
-from tests.crash import doubt
+from tests.crash import doubt, lane
 from tests.crash.site import REPEATED, Site, expect
 from tests.dispatch.office import Office
 
@@ -445,6 +445,21 @@ WORKFLOWS: dict[str, Workflow] = {
     ),
     "freeze and thaw": Workflow(
         play=freeze_and_thaw, check=_many, prepare=_record("send_letter", "pay")
+    ),
+    "carry out at a rate": Workflow(
+        play=lane.carry_out_at_a_rate,
+        check=lane.sent_in_any_order(1),
+        prepare=lane.telexes(1),
+    ),
+    "probe after an outage": Workflow(
+        play=lane.probe,
+        check=lane.sent_in_any_order(1),
+        prepare=lane.paused,
+    ),
+    "carry out in turn": Workflow(
+        play=lane.carry_out_in_turn,
+        check=lane.sent(2),
+        prepare=lane.telexes(2, in_turn=True),
     ),
     "carry out under a limit": Workflow(
         play=carry_out_under_a_limit, check=_one_of_two, prepare=_record("send_letter", "pay")

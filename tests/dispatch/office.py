@@ -70,6 +70,7 @@ ROWS = (
     row("charge", Remote(upstream=KEYED(ttl=hours(24)))),
     row("file_case", Local()),
     row("grant", Remote(upstream=BLIND), approval=Approval()),
+    row("telex", Remote(upstream=BLIND, connector="cable", order_by="note")),
     row("open_case", Local(), approval=Approval()),
 )
 

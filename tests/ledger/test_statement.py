@@ -84,6 +84,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "in_flight": {"names": ["lane-7"]},
     "isolation": {},
+    "lanes": {"counted_max": 1000, "lanes_max": 1000},
     "last_position": {},
     "limit_rows_foreseen": {"tenants": [TENANT], "ids": [ID]},
     "limit_standing": {"wanted": WANTED},

@@ -162,6 +162,7 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     _faults(health, found)
     is_current = health.revision == found.document["schema"]["latest"]
     _brakes(app, found, is_current=is_current)
+    _lanes(app, health, found)
     if health.queue is not None:
         _queue(health.queue, found)
         _versions(app, health.queue, found)
@@ -227,6 +228,18 @@ def _brakes(app: Takeback, found: Examination, *, is_current: bool) -> None:
             found.notes.append(f"a limit of {scope} is reached: {excess.sentence()}")
 
 
+def _lanes(app: Takeback, health: Health, found: Examination) -> None:
+    """What goes through each connector, and what an outage keeps."""
+    from takeback.cli.lane import lane_document, pause_note
+
+    connectors = app.registry.connectors
+    found.document["connectors"] = [
+        lane_document(one, connectors, health.now) for one in health.lanes
+    ]
+    notes = [pause_note(one) for one in found.document["connectors"]]
+    found.notes += [note for note in notes if note is not None]
+
+
 def _queue(queue: Queue, found: Examination) -> None:
     from takeback.model.moment import iso
 
@@ -249,6 +262,8 @@ def _queue(queue: Queue, found: Examination) -> None:
         said = f"the oldest intent has been due for {overdue}"
         if found.document["freezes"]:
             found.notes.append(f"{said}; it may be frozen: next: `takeback thaw`")
+        elif any(one["paused_until"] for one in found.document["connectors"]):
+            found.notes.append(f"{said}; it may wait for a connector that is paused")
         else:
             found.problems.append(
                 f"{said}; expected a worker that takes it: next: `takeback worker`"
@@ -397,6 +412,12 @@ def _page(door: Door, found: Examination) -> list[str]:
         ]
         if tools:
             lines += columns(door.voice, ("  tool", "row", "effect", "handler"), tools)
+    if document.get("connectors"):
+        from takeback.cli.lane import lane_cells
+
+        headings = ("  connector", "under way", "due", "tokens", "state")
+        cells = [lane_cells(one) for one in document["connectors"]]
+        lines += ["", "connectors", *columns(door.voice, headings, cells)]
     if found.limits:
         lines += ["", "limits", *columns(door.voice, ("  of", "what is left"), found.limits)]
     lines += ["", *(f"note: {plain(note)}" for note in found.notes)] if found.notes else []

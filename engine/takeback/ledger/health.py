@@ -13,12 +13,16 @@ from sqlalchemy import text
 
 from takeback.ledger.barrier import HOLDERS
 from takeback.ledger.faults import count_recent
+from takeback.ledger.governing import LANE_COLUMNS, lane_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
 from takeback.model.intent import instant
+from takeback.model.lane import Lane
 
 COUNTED_MAX = 100_000
 """Of each kind of open intent so many are counted: a look stays quick however long the queue is."""
+
+LANES_MAX = 1000
 
 SERVER = Statement(
     name="server",
@@ -29,7 +33,7 @@ SERVER = Statement(
 SELECT current_setting('server_version'), CAST(current_setting('server_version_num') AS int),
        CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint), pg_is_in_recovery(),
        to_regclass('takeback.alembic_version') IS NOT NULL,
-       to_regclass('takeback.faults') IS NOT NULL
+       to_regclass('takeback.faults') IS NOT NULL, to_regclass('takeback.connectors') IS NOT NULL
 """),
 )
 
@@ -73,6 +77,40 @@ ORDER BY o.tool, o.tool_version, o.state
 )
 
 
+LANES = Statement(
+    name="lanes",
+    sentence="Reads the connectors, and counts for each what is under way and what is due.",
+    index="connectors_pkey",
+    lock="none",
+    text=text(f"""
+SELECT {LANE_COLUMNS}, flying.count, due.count
+FROM takeback.connectors AS c
+CROSS JOIN LATERAL (
+    SELECT count(*) AS count FROM (
+        SELECT FROM takeback.intents AS i
+        WHERE i.state IN ('claimed', 'executing') AND i.lease_until IS NOT NULL
+          AND i.lane = c.name
+        ORDER BY i.lease_until LIMIT CAST(:counted_max AS int)) AS o) AS flying
+CROSS JOIN LATERAL (
+    SELECT count(*) AS count FROM (
+        SELECT FROM takeback.intents AS i
+        WHERE i.state IN ('held', 'due') AND i.lane = c.name
+          AND i.due_at <= (SELECT takeback.now())
+        ORDER BY i.lane, i.priority, i.due_at LIMIT CAST(:counted_max AS int)) AS o) AS due
+ORDER BY c.name LIMIT CAST(:lanes_max AS int)
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneHealth:
+    """A connector: its lane, how many intents are under way in it, and how many are due."""
+
+    lane: Lane
+    in_flight: int
+    due: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
     """How many intents of a tool, recorded under one version of its row, stand in one state."""
@@ -107,6 +145,7 @@ class Health:
     """The ledger's database. ``revision`` and ``queue`` are None where there is no ledger yet.
 
     ``faults`` counts what broke within the last day; None where the schema keeps none yet.
+    ``lanes`` are the connectors that a worker has come to, by name.
     """
 
     server_version: str
@@ -116,11 +155,12 @@ class Health:
     revision: str | None
     queue: Queue | None
     faults: int | None
+    lanes: tuple[LaneHealth, ...] = ()
 
 
 def look(tx: Tx) -> Health:
     """How the ledger's database is. Raises DatabaseUnavailable."""
-    version, number, now_us, replica, migrated, keeps_faults = tx.row(SERVER, {})
+    version, number, now_us, replica, migrated, keeps_faults, keeps_lanes = tx.row(SERVER, {})
     rows = tx.rows(REVISION, {}) if migrated else []
     return Health(
         server_version=version,
@@ -130,7 +170,13 @@ def look(tx: Tx) -> Health:
         revision=rows[0][0] if rows else None,
         queue=_queue(tx) if rows else None,
         faults=count_recent(tx) if keeps_faults else None,
+        lanes=_lanes(tx) if keeps_lanes else (),
     )
+
+
+def _lanes(tx: Tx) -> tuple[LaneHealth, ...]:
+    rows = tx.rows(LANES, {"counted_max": COUNTED_MAX, "lanes_max": LANES_MAX})
+    return tuple(LaneHealth(lane=lane_of(row), in_flight=row[-2], due=row[-1]) for row in rows)
 
 
 def _queue(tx: Tx) -> Queue:

@@ -157,6 +157,11 @@ def closed(lane: Lane) -> Lane:
     )
 
 
+def tokens_now(lane: Lane, connector: Connector, now: datetime) -> float | None:
+    """How many tokens are in the bucket; None where the connector has no rate."""
+    return None if connector.rate is None else _refilled(lane, connector, connector.rate, now)
+
+
 def _refilled(lane: Lane, connector: Connector, rate: float, now: datetime) -> float:
     if lane.refilled_at - now > CLOCK_BACK_MAX:
         return connector.tokens_max

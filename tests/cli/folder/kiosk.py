@@ -24,7 +24,9 @@ from takeback.declare import (
     STAGING,
     Affects,
     Approval,
+    Breaker,
     Catalog,
+    Connector,
     Local,
     Read,
     Remote,
@@ -99,7 +101,9 @@ CATALOG = Catalog(
     Tool(
         "ring",
         Ring,
-        effect=Remote(upstream=BLIND, reversal=COMPENSATE, attempt_seconds_max=0.5),
+        effect=Remote(
+            upstream=BLIND, reversal=COMPENSATE, attempt_seconds_max=0.5, connector="belfry"
+        ),
         description="Rings a bell.",
         key=("bell", "how"),
     ),
@@ -113,6 +117,7 @@ CATALOG = Catalog(
     ),
     Tool("jam", Words, effect=Local(), description="Always breaks.", key=("words",)),
     Tool("seek", Words, effect=Read(on_forbidden=OMIT), description="Finds walls."),
+    connectors=(Connector("belfry", concurrency=4, rate=1000.0, breaker=Breaker(failures=50)),),
 )
 
 

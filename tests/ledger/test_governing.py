@@ -1,0 +1,56 @@
+"""The connectors' rows: locked before intents, by people who then wait for nobody."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from takeback.declare import Connector
+from takeback.ledger.governing import (
+    await_lanes,
+    lock_lanes,
+    register_lanes,
+    write_lanes,
+)
+from takeback.ledger.transaction import adopt
+from takeback.model.lane import closed
+
+CONNECTORS = [Connector("bank", rate=4.0), Connector("post")]
+NAMES = ["bank", "post"]
+
+
+@pytest.fixture
+def two(database_url: str) -> Iterator[tuple[psycopg.Connection[Any], psycopg.Connection[Any]]]:
+    with psycopg.connect(database_url) as one, psycopg.connect(database_url) as other:
+        register_lanes(adopt(one), CONNECTORS)
+        one.commit()
+        yield one, other
+
+
+def test_a_row_is_made_once_with_a_full_bucket_and_found_ever_after(two):
+    one, _ = two
+    register_lanes(adopt(one), [Connector("bank", rate=400.0)])
+    lanes = {lane.name: lane.tokens for lane in lock_lanes(adopt(one), NAMES)}
+    assert lanes == {"bank": 1.0, "post": 1.0}
+
+
+def test_who_claims_tries_the_rows_and_waits_for_none(two):
+    """Neither for one that is locked nor for one that is being written or made."""
+    one, other = two
+    (bank,) = lock_lanes(adopt(one), ["bank"])
+    write_lanes(adopt(one), [closed(bank)])
+    other.execute("SET LOCAL lock_timeout = '2s'")
+    register_lanes(adopt(other), CONNECTORS)
+    assert [lane.name for lane in lock_lanes(adopt(other), NAMES)] == ["post"]
+
+
+def test_who_has_heard_something_waits_for_the_rows_until_they_are_free(two):
+    one, other = two
+    lock_lanes(adopt(one), NAMES)
+    other.execute("SET LOCAL lock_timeout = '50ms'")
+    with pytest.raises(Exception, match="lost"):
+        await_lanes(adopt(other), ["post"])
+    other.rollback()
+    one.commit()
+    assert [lane.name for lane in await_lanes(adopt(other), ["post"])] == ["post"]
