@@ -117,6 +117,10 @@ def test_the_actors_without_a_broker_or_with_times_that_contradict_do_not_start(
         short.setenv("TAKEBACK_LEASE_SECONDS", "1")
         said = process(program=program)
         assert said.exit != 0 and "attempt_seconds_max" in said.err
+    with monkeypatch.context() as small:
+        small.setenv("TAKEBACK_MEMORY_MB", "64")
+        said = process(program=program)
+        assert said.exit != 0 and "memory_mb is 64" in said.err
     monkeypatch.delenv("TAKEBACK_BROKER_URL")
     said = process(program=program)
     assert said.exit != 0 and "broker_url is not set" in said.err

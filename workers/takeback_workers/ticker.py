@@ -18,20 +18,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 
-import psycopg
-from sqlalchemy.exc import SQLAlchemyError
-
 from takeback import Takeback, log
 from takeback.declare import NORMAL
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pulse import PULSE_SECONDS
+from takeback.dispatch.responder import FAULTS
 from takeback.dispatch.sweep import Sweep
 from takeback.dispatch.work import Identity
 from takeback.dispatch.worker import FAULTS_MAX, SWEEP_SECONDS, TROUBLE_PAUSES
 from takeback.ledger.claiming import Agenda, Due
 from takeback.log import logger
 from takeback.model import errors
-from takeback.process import NO_LEDGER, stoppable
+from takeback.process import NO_LEDGER, bound_memory, stoppable
 from takeback_workers.broker import NO_BROKER, Post
 from takeback_workers.wake_up import Priority
 
@@ -157,7 +155,7 @@ class Ticker:
             self._stand_in_when_time()
         except errors.Unavailable as problem:
             self._wait_out(problem)
-        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
+        except FAULTS as problem:
             self._faults += 1
             logger.error("ticker_failed", times=self._faults, exc_info=problem)
             if self._faults >= FAULTS_MAX:
@@ -307,6 +305,8 @@ def tick(app: Takeback, *, stand_in: bool) -> Ticked:
             if app.health().revision is None:
                 raise errors.DatabaseUnavailable(NO_LEDGER)
             post.lengths()
+            # One that stands in runs handlers, as a worker does.
+            bound_memory(app.settings.memory_mb if stand_in else None)
             ticker = Ticker(
                 app,
                 post,

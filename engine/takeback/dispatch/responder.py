@@ -35,6 +35,9 @@ IDLE_SECONDS = 1.0
 """How often a stop is looked for while nothing is handed over."""
 
 
+FAULTS = (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError, MemoryError)
+"""What passes, or comes again: then somebody has to look."""
+
 LEFT_SECONDS = 0.05
 """How soon something is asked for again that is due and was passed by."""
 
@@ -133,7 +136,7 @@ class Responder:
             self._troubles += 1
             logger.warning("responder_waits", code=problem.code, seconds=pause)
             self._wait(pause)
-        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
+        except FAULTS as problem:
             self._faults += 1
             logger.error("responder_failed", times=self._faults, exc_info=problem)
             if self._faults >= FAULTS_MAX:
