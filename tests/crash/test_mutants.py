@@ -126,6 +126,36 @@ MUTANTS = {
         new="context, None, lambda tx: call_in(context, tx, request, savepoint=savepoint)",
         tests=("tests/crash/test_death.py", "-k", "record and caller"),
     ),
+    "whose turn it is, by an old snapshot": Mutant(
+        file="dispatch/turn.py",
+        old="""
+        waiting |= out_of_turn(tx, looked_at)
+""",
+        new="""
+        pass
+""",
+        tests=("tests/dispatch/test_connector_turn.py", "-k", "old_snapshot"),
+    ),
+    "rooms without a lock": Mutant(
+        file="ledger/governing.py",
+        old="""
+ORDER BY c.name FOR UPDATE SKIP LOCKED
+""",
+        new="""
+ORDER BY c.name
+""",
+        tests=("tests/dispatch/test_connector_outage.py", "-k", "two_workers"),
+    ),
+    "an outage that spends attempts": Mutant(
+        file="dispatch/listener.py",
+        old="""
+                    one.outcome, attempts=max(counted, 1), is_spared=before > 0
+""",
+        new="""
+                    one.outcome, attempts=intent.attempt, is_spared=False
+""",
+        tests=("tests/dispatch/test_connector_outage.py", "-k", "alone_in_its_lane"),
+    ),
 }
 
 
