@@ -124,3 +124,17 @@ def test_the_actors_without_a_broker_or_with_times_that_contradict_do_not_start(
     monkeypatch.delenv("TAKEBACK_BROKER_URL")
     said = process(program=program)
     assert said.exit != 0 and "broker_url is not set" in said.err
+
+
+def test_without_the_extra_a_ticker_says_what_to_install_and_the_doctor_looks_on(
+    woken: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    for name in [name for name in sys.modules if name.startswith("takeback_workers.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "dramatiq", None)
+    said = woken("ticker", "--json")
+    assert (said.exit, said.code) == (2, "invalid_settings")
+    assert 'pip install "takeback[dramatiq]"' in said.document["error"]["message"]
+    found = woken("doctor", "--json")
+    assert found.exit == 1 and "takeback[dramatiq]" in found.document["broker"]["problem"]
+    assert found.document["queue"] is not None
