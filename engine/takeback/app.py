@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from takeback.client import approving, batching, calling, looking, resolving, restoring
+from takeback.client import amending, approving, batching, calling, looking, resolving, restoring
 from takeback.client.batching import Call
 from takeback.client.handing import hand_over, hand_over_all
 from takeback.client.preview_tool import PREVIEW, call_preview, preview
@@ -136,6 +136,25 @@ class Takeback(Desk):
             force=force,
         )
         return hand_over(answer, Door.RESTORE)
+
+    def amend(
+        self,
+        tx: object,
+        ref: str,
+        arguments: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+    ) -> Envelope:
+        """Says the call of ``ref``, which has not begun, otherwise; answers with the new one.
+
+        ``arguments`` are those that change. The first is taken back and recorded anew, with a fresh
+        window, both or neither; the same amendment again is a replay. Raises RetryTransaction.
+        """
+        answer = amending.amend(
+            self.context, tx, ref, arguments, run=run, principal=principal or UNNAMED
+        )
+        return hand_over(answer, Door.CALL)
 
     def preview(
         self,
@@ -283,6 +302,20 @@ class Takeback(Desk):
         """``restore`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(
             tx, lambda t: self.restore(t, ref, run=run, principal=principal, force=force)
+        )
+
+    async def aamend(
+        self,
+        tx: object,
+        ref: str,
+        arguments: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        principal: str | None = None,
+    ) -> Envelope:
+        """``amend`` for an AsyncSession or AsyncConnection, or for none."""
+        return await self._beside(
+            tx, lambda t: self.amend(t, ref, arguments, run=run, principal=principal)
         )
 
     async def apreview(

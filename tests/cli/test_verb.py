@@ -20,6 +20,7 @@ VERBS = [
     "doctor",
     "call",
     "preview",
+    "amend",
     "restore",
     "list",
     "show",

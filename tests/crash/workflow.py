@@ -368,6 +368,17 @@ def _compensated(tool: str) -> Callable[[Site], list[str]]:
     return lambda site: expect(site, tool=tool, count=1, states=ends)
 
 
+def amend(site: Site, office: Office, stage: Stage | None) -> None:
+    office.amend(None, site.kept["ref"], {"note": "again"})
+
+
+def _amended(site: Site) -> list[str]:
+    """The first is taken back and one stands in its place, never two."""
+    states = sorted(row.state for row in site.rows() if row.tool == "hold_letter")
+    agreed = (["cancelled", "held"], ["cancelled", "succeeded"], ["cancelled", "parked"])
+    return [] if states in agreed else [f"letters are {states}"]
+
+
 def _one_after_another(site: Site, office: Office) -> None:
     first = office.call(None, "send_letter", {"to": site.to}).ref
     assert first is not None
@@ -424,6 +435,7 @@ WORKFLOWS: dict[str, Workflow] = {
     ),
     "take over": Workflow(play=carry_out, check=_many, prepare=_left_behind),
     "ask for approval": Workflow(play=ask, check=_not_granted("awaiting_approval")),
+    "amend": Workflow(play=amend, check=_amended, prepare=_record("hold_letter")),
     "wait for another": Workflow(play=carry_out, check=_in_order, prepare=_one_after_another),
     "approve": Workflow(play=approve, check=_sent("grant"), prepare=_record("grant")),
     "approve in the caller's connection": Workflow(

@@ -9,7 +9,7 @@ import pytest
 
 import takeback
 from takeback import Attempt, Original, Performed, Takeback, declare, records
-from takeback.client import calling, refusing, restoring
+from takeback.client import amendment, calling, refusing, restoring
 from takeback.declare import (
     Affects,
     Approval,
@@ -129,6 +129,7 @@ def written_fields() -> set[str]:
         finding.found,
         finding._aggregates,
         restoring._already,
+        amendment.with_amendment,
     )
     for source in sources:
         for node in ast.walk(ast.parse(inspect.getsource(source))):

@@ -71,6 +71,27 @@ def call(
     return say_answer(door, answer, Exit.CLI_CALL, full=Exit.CLI_CALL_FULL if full else None)
 
 
+def amend(
+    context: typer.Context,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The ref of what has not begun yet.")],
+    *,
+    args: Annotated[
+        str, typer.Option(metavar="JSON", help="The arguments that change; @FILE, or - for stdin.")
+    ] = "{}",
+    run: Run = None,
+    principal: Principal = None,
+) -> int:
+    """Say a call otherwise that has not begun.
+
+    It is taken back and recorded anew, with a fresh window: both or neither.
+    """
+    door = door_of(context)
+    answer = door.app().amend(
+        None, ref, arguments_of(args), run=run, principal=door.principal(principal)
+    )
+    return say_answer(door, answer, Exit.CLI_CALL)
+
+
 def preview(
     context: typer.Context,
     tool: Annotated[

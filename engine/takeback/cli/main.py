@@ -97,6 +97,12 @@ verbs.command(
     ),
 )(calling.call)
 verbs.command(
+    "amend",
+    epilog=_example(
+        'takeback amend send_customer_email-7F3K9QDM --args \'{"note": "See you on Monday."}\''
+    ),
+)(calling.amend)
+verbs.command(
     "preview",
     epilog=_example('takeback preview delete_customer --args \'{"customer_id": "C-1"}\''),
 )(calling.preview)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, final
 
+from takeback.client.amendment import with_amendment
 from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
@@ -118,13 +119,15 @@ def _status_for(context: Context, given: object, ref: str) -> Envelope:
 def status(context: Context, tx: Tx, ref: str) -> Envelope:
     """The lean answer about one intent as it is now."""
     entry = find(context, tx, ref)
-    return answer(entry.intent, row_of(context, entry), entry.bodies)
+    told = answer(entry.intent, row_of(context, entry), entry.bodies)
+    return with_amendment(tx, entry.intent, told)
 
 
 def show(context: Context, tx: Tx, ref: str) -> Shown:
     """One intent with its timeline."""
     entry = find(context, tx, ref)
-    envelope = answer(entry.intent, row_of(context, entry), entry.bodies)
+    told = answer(entry.intent, row_of(context, entry), entry.bodies)
+    envelope = with_amendment(tx, entry.intent, told)
     events = reading.history(tx, context.tenant, entry.intent.id)
     return Shown(envelope=envelope, entry=entry, events=events)
 

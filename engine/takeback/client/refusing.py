@@ -79,6 +79,10 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
         details["retry_after_s"] = FROZEN_SECONDS
     if isinstance(problem, errors.LimitExceeded):
         details["alternatives"] = [dict(one) for one in problem.left]
+    if isinstance(problem, errors.TooLate):
+        details["alternatives"] = list(problem.alternatives)
+    if isinstance(problem, errors.TooLate | errors.InProgress):
+        details["next_call"] = problem.next_call
     if isinstance(problem, errors.RestoreConflict | errors.PreviewStale | errors.ApprovalMismatch):
         details["violations"] = [_drifted(problem.code, one) for one in problem.differences]
     return refusal(

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from takeback.client import local
+from takeback.client.amendment import amended_by
 from takeback.client.context import Context
 from takeback.client.looking import find
 from takeback.client.refusing import refuse_conflict
@@ -62,7 +63,9 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     differs += tuple(_term_differences(request, first))
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
-    return answer(first, tool, twin.bodies, replay=replay)
+    told = answer(first, tool, twin.bodies, replay=replay)
+    later = amended_by(tx, first)
+    return told.amended({"amended_by": {"ref": later}}) if later else told
 
 
 def _differences(tool: Tool, twin: Entry, request: Request) -> tuple[Difference, ...]:

@@ -7,16 +7,16 @@ from typing import Any
 
 from takeback.client.body import words
 from takeback.client.restore_tool import RESTORE
-from takeback.declare import CANCEL_ONLY, Effect, Local, Remote
+from takeback.declare import CANCEL_ONLY, COMPENSATE, Local, Remote, Tool
 from takeback.ledger.reading import Entry
 from takeback.model import errors
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.moment import clock
 
 
-def require_restorable(original: Entry, effect: Effect) -> None:
+def require_restorable(original: Entry, tool: Tool) -> None:
     """What can be seen without a lock; the state is looked at again under one."""
-    intent = original.intent
+    intent, effect = original.intent, tool.effect
     if intent.tool == RESTORE.name:
         if intent.state is State.SUCCEEDED:
             return
@@ -25,16 +25,16 @@ def require_restorable(original: Entry, effect: Effect) -> None:
         return
     if intent.state is State.EXECUTING and isinstance(effect, Remote):
         if effect.reversal is CANCEL_ONLY:
-            raise errors.TooLate(f"{intent.ref} has begun at this moment; ask for its status")
+            raise too_late(original, tool)
         raise errors.InProgress(
-            f"{intent.ref} is being carried out at this moment; ask again when it is done"
+            f"{intent.ref} is being carried out at this moment; ask for its status, and when it "
+            "has succeeded, restore it: that compensates it",
+            next_call={"tool": RESTORE.name, "arguments": {"ref": intent.ref}},
         )
     if intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
         raise errors.NotRestorable(f"there is nothing to take back: {_stands(intent)}")
     if isinstance(effect, Remote) and effect.reversal is CANCEL_ONLY:
-        raise errors.TooLate(
-            f"{intent.ref} happened at {_settled(original)} and can't be taken back"
-        )
+        raise too_late(original, tool)
     if isinstance(effect, Local) and effect.retention is not None:
         settled_at = intent.settled_at or intent.recorded_at
         if original.now > settled_at + effect.retention:
@@ -42,6 +42,30 @@ def require_restorable(original: Entry, effect: Effect) -> None:
                 f"what {intent.ref} changed was kept until "
                 f"{clock(settled_at + effect.retention, original.now)}"
             )
+
+
+def too_late(original: Entry, tool: Tool) -> errors.TooLate:
+    """That it has begun, or is over, and what can be done instead."""
+    intent, effect = original.intent, tool.effect
+    back = {"tool": RESTORE.name, "arguments": {"ref": intent.ref}}
+    reverses = isinstance(effect, Remote) and effect.reversal is COMPENSATE
+    leaves = list(tool.wording.leaves) if tool.wording else []
+    if intent.state in (State.EXECUTING, State.IN_DOUBT, State.PARKED):
+        return errors.TooLate(
+            f"{intent.ref} has begun at this moment; ask for its status",
+            alternatives=["ask for its status: if it is refused in the end, nothing has happened"],
+        )
+    if intent.state in (State.SUCCEEDED, State.RESTORE_FAILED) and reverses:
+        return errors.TooLate(
+            f"{intent.ref} happened at {_settled(original)}; restore it, and call again",
+            next_call=back,
+        )
+    if intent.state in (State.SUCCEEDED, State.RESTORE_FAILED):
+        return errors.TooLate(
+            f"{intent.ref} happened at {_settled(original)} and can't be taken back",
+            alternatives=["tell the user, or make another call that puts it right", *leaves],
+        )
+    return errors.TooLate(f"{intent.ref} can't be changed any more: {_stands(intent)}")
 
 
 def require_no_drift(drifted: Any, ref: str) -> None:

@@ -69,7 +69,7 @@ class Ask:
     bound: Bound
 
 
-class _Moved(Exception):
+class Moved(Exception):
     """The original changed state before its row was locked: look again."""
 
 
@@ -179,19 +179,20 @@ def restore_in(context: Context, tx: Tx, wish: Wish) -> Envelope:
         if done is not None:
             return done
         ask = Ask(wish=wish, original=original, bound=_bound(context, tx, original))
-        require_restorable(original, ask.bound.effect)
+        require_restorable(original, ask.bound.tool)
         wish.refs.append(make_ref(RESTORE.name, context.entropy(ENTROPY_BYTES)))
         try:
             with tx.savepoint():
                 return _restore(context, tx, ask)
-        except _Moved:
+        except Moved:
             continue
     raise errors.InProgress("others work on it at this moment; ask again")
 
 
 def _target(context: Context, tx: Tx, entry: Entry) -> Entry:
     """A restore that did something anew is taken back by taking back what it did."""
-    redone = (entry.bodies.get("result") or {}).get("redone")
+    outcome = entry.bodies.get("result") or {}
+    redone = outcome.get("redone") or outcome.get("amended")
     return find(context, tx, redone["ref"]) if redone else entry
 
 
@@ -263,7 +264,7 @@ def _restore_of(redone: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restore(context: Context, tx: Tx, ask: Ask) -> Envelope:
-    taken = _lock_original(context, tx, ask)
+    taken = lock_original(context, tx, ask)
     intent = taken.intent
     if intent.tool == RESTORE.name:
         return _redo(context, tx, ask, taken)
@@ -274,7 +275,7 @@ def _restore(context: Context, tx: Tx, ask: Ask) -> Envelope:
     return _compensate(context, tx, ask, taken)
 
 
-def _lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
+def lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
     """The original, locked as it was seen. Whoever holds its row is waited for, but not for ever.
 
     Others may sit in a transaction with a restore of it: so no two of them can deadlock.
@@ -283,7 +284,7 @@ def _lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
     while True:
         for taken in lock_free(tx, [original]):
             if taken.intent.version != original.version:
-                raise _Moved
+                raise Moved
             return taken
         pause = next(ask.wish.pauses, None)
         if pause is None:
@@ -293,7 +294,7 @@ def _lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
         context.pause(pause)
 
 
-def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
+def begin_restore(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
     """Records the restore itself; a twin means that somebody else has just taken it back."""
     original = ask.original.intent
     arguments = restore_arguments(original.ref)
@@ -324,7 +325,7 @@ def _begin(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
     event = decide_recording(command)
     recording = record(tx, context.tenant, event, arguments=arguments.body, salt=salt)
     if recording.minted is None:
-        raise _Moved
+        raise Moved
     return begun(context.tenant, event, recording.minted)
 
 
@@ -336,7 +337,7 @@ def _generation(context: Context, tx: Tx, original: Intent) -> int:
     return failed.intent.generation + 1
 
 
-def _finish(
+def finish_restore(
     context: Context,
     tx: Tx,
     ask: Ask,
@@ -345,13 +346,14 @@ def _finish(
     *,
     extra: dict[str, Any] | None = None,
 ) -> Envelope:
+    """Settles the restore, which has done ``done``; ``extra`` stands beside that."""
     settled, outcome = local.settle(context, tx, own, done, extra)
     bodies = {"arguments": {"ref": ask.original.intent.ref}, "result": outcome}
     return answer(settled, RESTORE, bodies)
 
 
 def _cancel(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
-    own = _begin(context, tx, ask, effect="local")
+    own = begin_restore(context, tx, ask, effect="local")
     command = commands.Cancel(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
     rows = affected_rows(ask.bound.tool, ask.original.bodies)
@@ -359,7 +361,7 @@ def _cancel(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
         affected=[Affected(kind=a["kind"], id=a["id"], label=a["label"]) for a in rows],
         summary=f"{taken.intent.ref} was taken back before it began: it never happens.",
     )
-    return _finish(context, tx, ask, own, done)
+    return finish_restore(context, tx, ask, own, done)
 
 
 def _restore_local(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
@@ -367,17 +369,17 @@ def _restore_local(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope
     if handler.restore is None:
         raise errors.NotRestorable(f"{tool!r} has no restore")
     original = local.original_of(ask.bound, ask.original)
-    own = _begin(context, tx, ask, effect="local")
+    own = begin_restore(context, tx, ask, effect="local")
     if handler.drift is not None and not ask.wish.force:
         drifted = local.face_in(tx, own, tool, handler.drift, original).result
         require_no_drift(drifted, taken.intent.ref)
     done = local.face_in(tx, own, tool, handler.restore, original)
     append(tx, [_restored(taken, ask, own)])
-    return _finish(context, tx, ask, own, done)
+    return finish_restore(context, tx, ask, own, done)
 
 
 def _compensate(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
-    own = _begin(context, tx, ask, effect="remote")
+    own = begin_restore(context, tx, ask, effect="remote")
     command = commands.BeginRestore(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
     bodies = {"arguments": {"ref": taken.intent.ref}}
@@ -388,12 +390,13 @@ def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     """Takes a restore back: the original call is recorded anew, as a repeat that is meant."""
     restored = taken.intent
     first = _first(context, tx, restored)
-    own = _begin(context, tx, ask, effect="local")
+    own = begin_restore(context, tx, ask, effect="local")
     stored = first.bodies.get("arguments") or {}
     arguments = revive(ask.bound.tool, first.intent.tool_version, stored).canonical
     terms = Terms(
         run=first.intent.run,
         principal=ask.wish.principal,
+        on_behalf_of=first.intent.on_behalf_of,
         repeat_of=restored.ref,
         not_before=first.intent.not_before,
         after=first.intent.after,
@@ -404,9 +407,13 @@ def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     done = Performed(
         affected=[Affected(kind=a["kind"], id=a["id"], label=a["label"]) for a in anew.affected],
         affected_count=anew["affected_count"],
-        summary=f"Done anew as {anew.ref}: {anew.summary}",
+        summary=f"{_VERB.get(anew.status, 'Called anew')} as {anew.ref}: {anew.summary}",
     )
-    return _finish(context, tx, ask, own, done, extra={"redone": {"ref": anew.ref}})
+    return finish_restore(context, tx, ask, own, done, extra={"redone": {"ref": anew.ref}})
+
+
+_VERB = {"done": "Done anew", "scheduled": "Scheduled anew", "needs_approval": "Asked for anew"}
+"""What has come of a call that was recorded anew, which is not always that it is done."""
 
 
 def _restored(taken: Taken, ask: Ask, own: Intent) -> Change:

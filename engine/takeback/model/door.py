@@ -62,7 +62,7 @@ _APP = "takeback.app:Takeback"
 _DESK = "takeback.desk:Desk"
 
 OPENINGS: Mapping[Door, Opening] = {
-    Door.CALL: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call",)),
+    Door.CALL: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call", f"{_APP}.amend")),
     Door.CALL_MANY: Opening(reader=Reader.MODEL, sites=(f"{_APP}.call_many",)),
     Door.RESTORE: Opening(reader=Reader.MODEL, sites=(f"{_APP}.restore",)),
     Door.PREVIEW: Opening(reader=Reader.MODEL, sites=(f"{_APP}.preview",)),

@@ -179,6 +179,8 @@ def answer(
         document["result_stored"] = False
     if redone := outcome.get("redone"):
         document["redone"] = redone
+    if amended := outcome.get("amended"):
+        document["amended_by"] = amended
     document["replayed"] = replay is not None
     if replay is not None:
         document |= _replayed(intent, replay)
@@ -315,7 +317,7 @@ def restore_call(
     state = _state(intent)
     outcome = bodies.get("result") or {}
     until: datetime | None = None
-    if redone := outcome.get("redone"):
+    if redone := outcome.get("redone") or outcome.get("amended"):
         return _call(redone["ref"], None, "takes back what was done anew", ()), None
     if intent.restores is not None and state in CANCELLABLE:
         return None, "its own taking back is still on its way; ask for its status"

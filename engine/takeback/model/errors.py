@@ -224,9 +224,23 @@ class ApprovalMismatch(Conflict):
 
 
 class TooLate(Conflict):
-    """The undo window is over: the effect has begun or happened."""
+    """The undo window is over: the effect has begun or happened.
+
+    ``alternatives`` and ``next_call`` are what can be done instead.
+    """
 
     code = "too_late"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        alternatives: Sequence[Any] = (),
+        next_call: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.alternatives = tuple(alternatives)
+        self.next_call = next_call
 
 
 class WrongState(Conflict):
@@ -311,9 +325,16 @@ class BrokerUnavailable(Unavailable):
 
 
 class InProgress(Unavailable):
-    """An equal call is recorded in another transaction that has not committed yet."""
+    """An equal call is recorded in another transaction that has not committed yet.
+
+    ``next_call`` is the one to make once it is over, where that is another.
+    """
 
     code = "in_progress"
+
+    def __init__(self, message: str, *, next_call: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.next_call = next_call
 
 
 class RetryTransaction(Unavailable):
