@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine, MetaData, Table, create_engine, text
+from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
@@ -17,8 +17,14 @@ TENANT = "default"
 
 def engine_of(url: str, *, time_zone: str = "UTC") -> Engine:
     driver = make_url(url).set(drivername="postgresql+psycopg")
-    options = {"options": f"-c TimeZone={time_zone}"}
-    return create_engine(driver, poolclass=NullPool, connect_args=options)
+    engine = create_engine(driver, poolclass=NullPool)
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Connection) -> None:
+        # For each transaction: a pooler takes it at no other time.
+        connection.exec_driver_sql(f"SET LOCAL TimeZone = '{time_zone}'")
+
+    return engine
 
 
 @contextmanager
