@@ -37,7 +37,7 @@ def test_the_queues_are_called_as_the_page_says():
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code():
-    assert f"{ticker.WINDOW:,} unclaimed" in PAGE.text
+    assert f"at most {ticker.WINDOW:,} unclaimed" in PAGE.text
     assert f"after {TROUBLE_PAUSES[0]} s and up to {TROUBLE_PAUSES[-1]:g} s" in PAGE.text
     assert f"itself after {ticker.STAND_IN_SECONDS:g} s" in PAGE.text
     assert shift.STOP_SECONDS_MAX == 6.0 and "for six seconds" in PAGE.text

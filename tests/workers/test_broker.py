@@ -45,9 +45,9 @@ def received(server: Server, queue: str, count: int) -> list[object]:
 
 def test_a_wake_up_stands_in_the_queue_of_its_priority_until_it_is_taken(server, post, tenant):
     ids = [uuid.UUID(int=n) for n in range(1, 4)]
-    post.send(ids[0], Priority.HIGH)
-    post.send(ids[1], Priority.LOW)
-    post.send(ids[2], Priority.LOW)
+    post.send([(ids[0], Priority.HIGH)])
+    post.send([(ids[1], Priority.LOW)])
+    post.send([(ids[2], Priority.LOW)])
     assert post.lengths() == {Priority.HIGH: 1, Priority.DEFAULT: 0, Priority.LOW: 2}
     assert received(server, queue_of(tenant, Priority.LOW), 2) == [
         (tenant, ids[1]),
@@ -64,11 +64,11 @@ def test_the_queues_of_nobody_are_empty_and_asking_makes_none(server):
 def test_what_is_strange_is_dropped_and_what_comes_behind_it_arrives(server, post, tenant):
     queue = queue_of(tenant, Priority.DEFAULT)
     first, last = uuid.UUID(int=1), uuid.UUID(int=2)
-    post.send(first, Priority.DEFAULT)
+    post.send([(first, Priority.DEFAULT)])
     for _ in range(25):
         server.put(queue, b'{"args": 7')
         server.put(queue, b'{"queue_name": "q", "actor_name": "a", "args": [], "options": null}')
-    post.send(last, Priority.DEFAULT)
+    post.send([(last, Priority.DEFAULT)])
     assert received(server, queue, 2) == [(tenant, first), (tenant, last)]
     assert server.in_hand(queue) == 0
     assert post.lengths()[Priority.DEFAULT] == 0
@@ -85,10 +85,10 @@ def test_a_broker_repeats_nothing_of_its_own_accord_and_delays_nothing(server):
 
 
 def test_a_queue_that_is_deleted_is_there_again_with_the_next_wake_up(server, post, tenant):
-    post.send(uuid.UUID(int=1), Priority.DEFAULT)
+    post.send([(uuid.UUID(int=1), Priority.DEFAULT)])
     server.wipe(tenant)
     assert post.lengths()[Priority.DEFAULT] == 0
-    post.send(uuid.UUID(int=2), Priority.DEFAULT)
+    post.send([(uuid.UUID(int=2), Priority.DEFAULT)])
     assert post.lengths()[Priority.DEFAULT] == 1
 
 
@@ -99,7 +99,7 @@ def test_a_broker_that_is_not_there_is_unavailable_and_not_waited_for(scheme: st
         post.lengths()
     assert caught.value.code == "broker_unavailable" and caught.value.__cause__ is not None
     with pytest.raises(BrokerUnavailable):
-        post.send(uuid.UUID(int=1), Priority.HIGH)
+        post.send([(uuid.UUID(int=1), Priority.HIGH)])
     post.close()
 
 

@@ -8,14 +8,14 @@ a consumer nor comes again. Every wait for a server is bounded.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 import pika
 import redis
-from dramatiq import Broker, Message
+from dramatiq import Message
 from dramatiq.broker import Consumer, MessageProxy
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.brokers.redis import RedisBroker
@@ -44,7 +44,7 @@ _UNREADABLE = (DecodeError, AttributeError, LookupError, TypeError, ValueError)
 """What a message does to a consumer that is no message, or one of other types than dramatiq's."""
 
 
-def open_broker(url: str, middleware: Sequence[Middleware] = ()) -> Broker:
+def open_broker(url: str, middleware: Sequence[Middleware] = ()) -> _Redis | _Rabbit:
     """The broker at ``url``; nothing is connected before it is used."""
     if urllib.parse.urlsplit(url).scheme.startswith("redis"):
         return _Redis(url, middleware)
@@ -59,10 +59,14 @@ class Post:
         self._tenant = tenant
         self._broker = open_broker(url)
 
-    def send(self, intent_id: UUID, priority: Priority) -> None:
-        """Wakes somebody for an intent."""
+    def send(self, wanted: Sequence[tuple[UUID, Priority]]) -> None:
+        """Wakes somebody for each; has returned once the broker has all of them."""
+        queues = {queue_of(self._tenant, priority) for _, priority in wanted}
         with translated():
-            self._broker.enqueue(wake_up(self._tenant, intent_id, priority))
+            self._broker.prepare(queues)
+            for intent_id, priority in wanted:
+                self._broker.enqueue(wake_up(self._tenant, intent_id, priority))
+            self._broker.confirm(queues)
 
     def lengths(self) -> Mapping[Priority, int]:
         """How many wake-ups wait in each queue."""
@@ -107,6 +111,12 @@ class _Redis(RedisBroker):
             client=_client(url), middleware=list(middleware), namespace=NAMESPACE
         )
 
+    def prepare(self, queues: Collection[str]) -> None:
+        """Nothing to be done: a queue is there with its first message."""
+
+    def confirm(self, queues: Collection[str]) -> None:
+        """Nothing to be done: each message was answered."""
+
     def get_declared_delay_queues(self) -> set[str]:
         """None: nobody polls for what nobody delays."""
         return set()
@@ -129,11 +139,25 @@ class _Redis(RedisBroker):
 
 
 class _Rabbit(RabbitmqBroker):
-    """RabbitMQ, which confirms what is published, with consumers that nothing breaks."""
+    """RabbitMQ, with consumers that nothing breaks.
+
+    It confirms batches and not each message, which would wait for its disk a hundred times.
+    """
 
     def __init__(self, url: str, middleware: Sequence[Middleware]) -> None:
-        super().__init__(confirm_delivery=True, middleware=list(middleware))
+        super().__init__(middleware=list(middleware))
         self.parameters = _parameters(url)
+
+    def prepare(self, queues: Collection[str]) -> None:
+        """Declares them anew: what is sent to one that somebody has deleted is lost in silence."""
+        self.queues_pending.update(queues)
+        for queue in sorted(queues):
+            self.declare_queue(queue, ensure=True)
+
+    def confirm(self, queues: Collection[str]) -> None:
+        """Asks for them on the channel that has published: it answers in order."""
+        for queue in sorted(queues):
+            self.channel.queue_declare(queue, passive=True)
 
     def get_declared_delay_queues(self) -> set[str]:
         """None: nobody listens for what nobody delays."""

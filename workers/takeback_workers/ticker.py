@@ -36,6 +36,9 @@ from takeback_workers.wake_up import Priority
 WINDOW = 1000
 """So many wake-ups of a kind may wait at once: more would only grow old, or be lost together."""
 
+BATCH = 100
+"""So many are published between two looks at whether it is to stop."""
+
 DOUBLINGS_MAX = 3
 """So often is the time doubled after which it is published once more."""
 
@@ -208,11 +211,13 @@ class Ticker:
         known = {(one.tenant, one.id): one for one in due}
         self._published = {who: it for who, it in self._published.items() if who in known}
         wanted = [*self._unpublished(due), *self._unclaimed(due)]
-        for one in wanted:
+        for start in range(0, len(wanted), BATCH):
             if self._stopping():
                 return
-            self._post.send(one.id, priority_of(one))
-            self._remember(one)
+            batch = wanted[start : start + BATCH]
+            self._post.send([(one.id, priority_of(one)) for one in batch])
+            for one in batch:
+                self._remember(one)
         self._back_again()
         # Whoever finds something may find more soon; who finds a full window certainly does.
         if wanted or len(due) >= WINDOW:
