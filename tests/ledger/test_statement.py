@@ -111,7 +111,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lock_doubtful": {"tools": TOOLS, "limit": 100, "tenant": None},
     "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
-    "lock_lanes": {"names": ["lane-7"]},
+    "lock_lanes": {"names": ["lane-7"], "idle_ms": "10000"},
     "lock_lapsed": {"limit": 100, "tenant": None},
     "lock_overdue": {"tenant": None, "tool": "a", "run": None, "limit": 100},
     "lock_row": {"tenant": TENANT, "id": ID, "no_instant": 0},

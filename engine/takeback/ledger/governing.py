@@ -23,6 +23,10 @@ from takeback.ledger.transaction import Row, Tx
 from takeback.model.intent import instant, micros
 from takeback.model.lane import Lane
 
+IDLE = timedelta(seconds=10)
+"""A worker that is stopped in the middle of a claim (a paused machine, a debugger) would keep the
+connectors' rows from all others: its transaction is ended when it has said nothing for so long."""
+
 LANE_COLUMNS = """
     c.name, c.tokens, takeback.micros(c.refilled_at), c.failures, takeback.micros(c.opened_at),
     takeback.micros(c.paused_until), c.pause_us, takeback.micros(c.probe_until)"""
@@ -45,11 +49,13 @@ ON CONFLICT (name) DO NOTHING
 
 LOCK_LANES = Statement(
     name="lock_lanes",
-    sentence="Locks those of some connectors that nobody else holds.",
+    sentence="Locks those of some connectors that nobody else holds, and bounds for how long.",
     index="connectors_pkey",
     lock="the connectors that are free, by name",
     text=text(f"""
-SELECT {LANE_COLUMNS} FROM takeback.connectors AS c
+SELECT {LANE_COLUMNS},
+       set_config('idle_in_transaction_session_timeout', CAST(:idle_ms AS text), true)
+FROM takeback.connectors AS c
 WHERE c.name = ANY(CAST(:names AS text[]))
 ORDER BY c.name FOR UPDATE SKIP LOCKED
 """),
@@ -144,9 +150,15 @@ def register_lanes(tx: Tx, connectors: Collection[Connector]) -> None:
     tx.rows(REGISTER_LANES, {"lanes": json.dumps(lanes)})
 
 
-def lock_lanes(tx: Tx, names: Collection[str]) -> list[Lane]:
-    """Those of ``names`` that nobody else holds."""
-    return [lane_of(row) for row in tx.rows(LOCK_LANES, {"names": sorted(names)})]
+def lock_lanes(tx: Tx, names: Collection[str], *, idle: timedelta = IDLE) -> list[Lane]:
+    """Those of ``names`` that nobody else holds.
+
+    The server ends the transaction when it says nothing for ``idle``.
+    """
+    assert tx.owned, "the transaction is the caller's"
+    idle_ms = str(max(idle // timedelta(milliseconds=1), 1))
+    rows = tx.rows(LOCK_LANES, {"names": sorted(names), "idle_ms": idle_ms})
+    return [lane_of(row) for row in rows]
 
 
 def await_lanes(tx: Tx, names: Collection[str]) -> list[Lane]:
