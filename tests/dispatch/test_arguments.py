@@ -91,6 +91,35 @@ def test_what_an_older_release_recorded_runs_through_the_upgrade(database_url, o
     new.close()
 
 
+def test_what_is_in_doubt_across_a_deploy_is_repeated_through_the_upgrade(
+    database_url, office, clock
+):
+    """Held, begun and in doubt under the old row: the same key of the provider's, read anew."""
+    ref = in_doubt(office, "pay")
+    clock.advance(32)
+    new = Deployed(database_url, "pay", **VERSION_2, upgrades={1: renamed})
+
+    drain(new, clock)
+
+    assert new.state(ref) == "succeeded"
+    assert new.seen == [Address(address="dana", note="upgraded ")]
+    new.close()
+
+
+def test_what_is_in_doubt_and_can_not_be_read_any_more_is_parked_and_not_asked_about(
+    database_url, office, world, clock
+):
+    ref = in_doubt(office, "pay")
+    clock.advance(32)
+    upgrades = {1: raising(ValueError("no"))}
+    new = Deployed(database_url, "pay", **VERSION_2, upgrades=upgrades)
+
+    drain(new, clock)
+
+    assert (new.state(ref), causes(new, ref), new.seen) == ("parked", ["no_upgrade"], [])
+    new.close()
+
+
 @pytest.mark.parametrize("tool", ["send_letter", "pay"])
 @pytest.mark.parametrize(
     "upgrade",

@@ -22,6 +22,7 @@ from tests.dispatch.clock import Clock
 from tests.dispatch.halt import Halt
 from tests.dispatch.office import Office, World
 from tests.dispatch.shift import Door, Shift, eventually
+from tests.dispatch.test_reconciler import lost, reconciler
 
 pytestmark = pytest.mark.chaos
 
@@ -137,5 +138,39 @@ def test_what_a_sweep_had_not_finished_the_next_one_does(server, office, world):
     states = {office.state(ref) for ref in refs}
     assert states == {"succeeded"}, "blind ones had only been claimed, keyed ones were repeated"
     assert [world.called(name, tool="ship") for name in names] == [1] * 20
+    assert office.verify().problems == ()
+    clock.close()
+
+
+@pytest.mark.parametrize("at", ["before move_asks", "before append_many", "before COMMIT"])
+def test_what_was_asked_about_as_the_server_died_is_found_out_later(at, server, office, world):
+    """dbos-transact-py #716, once more: it stops hard under whoever ends a doubt."""
+    clock = Clock(server.url)
+    clock.advance(0)
+    world.on["wire"] = lost(world, arrived=True)
+    names = [f"{at} {n}" for n in range(3)]
+    refs = [office.call(None, "wire", {"to": name}).ref for name in names]
+    office.worker_of("gone", sleep=clock.advance).run(drain=True)
+    del world.on["wire"]
+    clock.advance(32)
+    with psycopg.connect(server.url, autocommit=True) as observer:
+        halt = Halt(observer, at=at)
+        other = Office(server.url, world)
+        with ThreadPoolExecutor(1) as thread, halt.watching(other):
+            asking = thread.submit(reconciler(other).run_once)
+            halt.wait()
+            server.kill()
+            halt.go()
+            with pytest.raises(DatabaseUnavailable):
+                asking.result()
+    clock.close()
+    eventually(server.answers, "the database is back")
+    clock = Clock(server.url)
+    clock.advance(120)
+
+    office.worker_of("w", sleep=clock.advance).run(drain=True)
+
+    assert {office.state(ref) for ref in refs} == {"succeeded"}
+    assert [world.called(name) for name in names] == [1, 1, 1]
     assert office.verify().problems == ()
     clock.close()
