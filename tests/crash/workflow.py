@@ -383,6 +383,8 @@ def _one_after_another(site: Site, office: Office) -> None:
     first = office.call(None, "send_letter", {"to": site.to}).ref
     assert first is not None
     office.call(None, "ship", {"to": site.to}, after=[first])
+    arrived = len(site.world.effects)
+    office.worker_of("w0", stopping=lambda: len(site.world.effects) > arrived).run()
     # What has waited for long is looked at seldom: no second more or less makes one look more.
     site.clock.advance(600)
 

@@ -84,6 +84,8 @@ def _tried(context: Context, work: Callable[[Context], Answer]) -> Answer | Brok
 def _refuse_fault(context: Context, problem: Exception) -> Envelope:
     trace_id = context.draw_trace_id()
     effect: WireEffect = context.course.effect if context.course else "none"
+    if isinstance(problem, errors.TransactionEnded):
+        effect = "unknown"
     note_breakage(context, trace_id, problem, event="fault", effect=effect)
     return refuse_internal(_BECAME[effect], trace_id, effect)
 

@@ -49,11 +49,21 @@ _SILENT = (
 def face_in(tx: Tx, intent: Intent, tool: str, face: Face, *arguments: Any) -> Performed:
     """What ``face`` did with the transaction's session, on behalf of ``intent``.
 
-    A handler may call other tools: after each it is its own turn again.
+    A handler may call other tools: after each it is its own turn again. Raises TransactionEnded
+    when it is nobody's turn by then: what says whose it is lasts as long as the transaction.
     """
-    before = act_as(tx, Actor(intent.tenant, str(intent.id)))
-    done = run_face(tx, tool, face, *arguments)
-    act_as(tx, before)
+    own = Actor(intent.tenant, str(intent.id))
+    before = act_as(tx, own)
+    try:
+        done = run_face(tx, tool, face, *arguments)
+    except errors.HandlerError as problem:
+        if tx.is_over:
+            tx.ended = True
+            raise errors.TransactionEnded from problem
+        raise
+    if act_as(tx, before) != own:
+        tx.ended = True
+        raise errors.TransactionEnded
     return done
 
 

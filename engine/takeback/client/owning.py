@@ -25,6 +25,7 @@ from takeback.model.errors import (
     NoTransaction,
     RetryTransaction,
     TransactionAborted,
+    TransactionEnded,
     Unavailable,
 )
 
@@ -69,7 +70,8 @@ class _Usable:
         trace: TracebackType | None,
     ) -> None:
         # The caller acts upon these; what is read-only, or failed before, has nothing to lose.
-        is_theirs = isinstance(problem, HandlerError | NoTransaction | RetryTransaction)
+        theirs = HandlerError | NoTransaction | RetryTransaction | TransactionEnded
+        is_theirs = isinstance(problem, theirs)
         is_interrupt = problem is not None and not isinstance(problem, Exception)
         if self._tx.is_aborted and not is_theirs and not is_interrupt:
             raise TransactionAborted from problem

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from takeback.ledger.sqlstate import translated
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx, adopt
+from takeback.model.errors import TransactionEnded
 
 LOCK_PATIENCE_MS = 1_000
 """A rehearsal waits so long for a row that somebody else holds: it holds what it has, meanwhile."""
@@ -134,19 +135,26 @@ def rehearsal(tx: Tx) -> Iterator[Tx]:
 
     The block has a session of its own on the same connection: the objects of the caller's keep
     their values. What that one has not sent yet is sent first. Nothing in it waits for long.
-    Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
+    Raises RetryTransaction, NoTransaction, DatabaseUnavailable, and TransactionEnded when a handler
+    has left nothing to undo.
     """
     session = tx.session
-    with suppress(_Over), translated():
-        session.flush()
-        connection = session.connection()
-        with connection.begin_nested():
-            with _beside(session, connection) as own:
-                inner = adopt(own)
-                bounds = {"lock_ms": LOCK_PATIENCE_MS, "statement_ms": STATEMENT_MS_MAX}
-                inner.rows(BOUND_WAITING, bounds)
-                yield inner
-            raise _Over
+    inner: Tx | None = None
+    try:
+        with suppress(_Over), translated():
+            session.flush()
+            connection = session.connection()
+            with connection.begin_nested():
+                with _beside(session, connection) as own:
+                    inner = adopt(own)
+                    bounds = {"lock_ms": LOCK_PATIENCE_MS, "statement_ms": STATEMENT_MS_MAX}
+                    inner.rows(BOUND_WAITING, bounds)
+                    yield inner
+                raise _Over
+    except BaseException as problem:
+        if inner is not None and inner.ended and not isinstance(problem, TransactionEnded):
+            raise TransactionEnded from problem
+        raise
 
 
 class _Over(Exception):

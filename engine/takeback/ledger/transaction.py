@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.errors import InvalidSavepointSpecification
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from sqlalchemy import Connection
@@ -23,7 +24,7 @@ from sqlalchemy.orm import Session, scoped_session
 from takeback.ledger.borrowing import LentConnection, joined_session, lent_connection
 from takeback.ledger.sqlstate import FAILED, translated
 from takeback.ledger.statement import Statement
-from takeback.model.errors import NoTransaction, UnsupportedConnection
+from takeback.model.errors import NoTransaction, TransactionEnded, UnsupportedConnection
 
 Row = tuple[Any, ...]
 
@@ -35,9 +36,10 @@ class Tx:
 
     ``raw`` is the driver's connection; ``owned`` says whether Takeback opened the transaction,
     ``wrote`` whether a statement that locks or writes stands in it, not undone by a savepoint.
+    ``ended``: a handler has ended it, so that nothing of it can be undone any more.
     """
 
-    __slots__ = ("_cursor", "_given", "_session", "owned", "raw", "wrote")
+    __slots__ = ("_cursor", "_given", "_session", "ended", "owned", "raw", "wrote")
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Tx:
         self.raw = raw
         self.owned = owned
         self.wrote = False
+        self.ended = False
         self._cursor = cursor
         self._given = given
         self._session = given if isinstance(given, Session) else None
@@ -67,6 +70,11 @@ class Tx:
     def is_lost(self) -> bool:
         """Whether its connection is gone, and the transaction with it."""
         return bool(self.raw.closed)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its connection is there, and in no transaction at all."""
+        return self.raw.info.transaction_status is TransactionStatus.IDLE
 
     @property
     def is_aborted(self) -> bool:
@@ -100,7 +108,8 @@ class Tx:
         """Runs a block that is undone when it raises, while the transaction stays usable.
 
         With a session it is the session's own savepoint, so that its objects are put back too.
-        Raises RetryTransaction, NoTransaction or DatabaseUnavailable.
+        Raises RetryTransaction, NoTransaction, DatabaseUnavailable, and TransactionEnded when there
+        is no savepoint any more.
         """
         before = self.wrote
         try:
@@ -109,8 +118,12 @@ class Tx:
                 # go past the session, so it has to be said now.
                 self.session.connection()
                 yield
-        except BaseException:
+        except BaseException as problem:
             self.wrote = before
+            is_gone = isinstance(getattr(problem, "orig", problem), InvalidSavepointSpecification)
+            self.ended = self.ended or is_gone
+            if self.ended and not isinstance(problem, TransactionEnded):
+                raise TransactionEnded from problem
             raise
 
     def _run(self, sql: str, parameters: Mapping[str, Any] | None) -> list[Row]:

@@ -364,6 +364,21 @@ class TransactionAborted(TakebackError):
         )
 
 
+class TransactionEnded(TakebackError):
+    """A handler of a Local tool has ended the transaction that it was given, behind our back.
+
+    What it had done may be committed; nobody here can undo it or say so.
+    """
+
+    code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a handler has ended its caller's transaction on the driver's own connection: leave "
+            "out commit() and rollback() there; what was done so far may be committed"
+        )
+
+
 class HandlerError(TakebackError):
     """Raised by a handler to say what became of its effect."""
 
