@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 from psycopg import IsolationLevel
 
+from takeback.ledger import claiming
 from takeback.ledger.appending import append
-from takeback.ledger.claiming import Queue, agenda, lock_due
-from takeback.ledger.locking import lock, lock_expired, lock_free
-from takeback.ledger.transaction import adopt
+from takeback.ledger.claiming import Queue, agenda
+from takeback.ledger.locking import Taken, lock, lock_expired, lock_free, taken_of
+from takeback.ledger.transaction import Tx, adopt
 from takeback.model import command as commands
 from takeback.model.errors import RetryTransaction
 from takeback.model.intent import State, micros
@@ -32,6 +33,11 @@ TOOLS = {"send_customer_email": 1}
 LEASE = timedelta(seconds=30)
 OVER = timedelta(seconds=-1)
 QUEUES = [Queue(lane="", priority=priority, room=100) for priority in (1, 0, -1)]
+
+
+def lock_due(tx: Tx, tools: dict[str, int], limit: int) -> list[Taken]:
+    rows = claiming.lock_due(tx, tools, QUEUES, limit, tenant=None)
+    return [taken_of(row) for row in rows]
 
 
 def test_ids_in_opposite_order_are_locked_in_one_order_and_deadlock_nobody(
@@ -104,9 +110,7 @@ def test_workers_pass_by_what_somebody_else_holds(connect: Connect, scribe: Scri
     one.commit()
     take(one, ids[0])
     two.execute("SET lock_timeout = '1ms'")
-    assert {
-        taken.intent.id for taken in lock_due(adopt(two), TOOLS, QUEUES, 10, tenant=None)
-    } == set(ids[1:])
+    assert {taken.intent.id for taken in lock_due(adopt(two), TOOLS, 10)} == set(ids[1:])
     rows = [intent_of(two, id_) for id_ in ids]
     assert {taken.intent.id for taken in lock_free(adopt(two), rows)} == set(ids[1:])
 
@@ -115,8 +119,8 @@ def test_two_claims_at_once_share_no_intent(connect: Connect, scribe: Scribe):
     one, two = connect(), connect()
     ids = {recorded(one, scribe.due()).id for _ in range(10)}
     one.commit()
-    first = {taken.intent.id for taken in lock_due(adopt(one), TOOLS, QUEUES, 6, tenant=None)}
-    second = {taken.intent.id for taken in lock_due(adopt(two), TOOLS, QUEUES, 6, tenant=None)}
+    first = {taken.intent.id for taken in lock_due(adopt(one), TOOLS, 6)}
+    second = {taken.intent.id for taken in lock_due(adopt(two), TOOLS, 6)}
     assert len(first) == 6 and len(second) == 4
     assert first | second == ids
 
@@ -130,7 +134,7 @@ def test_the_longest_due_is_claimed_first_and_never_more_than_the_limit(
         for second in (5, 1, 9)
     ]
     tx.execute("UPDATE takeback.intents SET due_at = not_before")
-    taken = lock_due(adopt(tx), TOOLS, QUEUES, 2, tenant=None)
+    taken = lock_due(adopt(tx), TOOLS, 2)
     assert [one.intent.id for one in taken] == [ids[2], ids[0]]
 
 
@@ -151,7 +155,7 @@ def test_a_worker_claims_what_is_due_of_tools_and_versions_that_it_has(
 ):
     tx = connect()
     recorded(tx, scribe.due(**fields))
-    assert len(lock_due(adopt(tx), tools, QUEUES, 10, tenant=None)) == claimed
+    assert len(lock_due(adopt(tx), tools, 10)) == claimed
 
 
 def test_a_restore_is_claimed_by_who_has_the_tool_of_its_original(connect: Connect, scribe: Scribe):
@@ -159,11 +163,9 @@ def test_a_restore_is_claimed_by_who_has_the_tool_of_its_original(connect: Conne
     original = recorded(tx, scribe.local(tool="refund", tool_version=3))
     restore = recorded(tx, scribe.due(tool="restore", restores=str(original.id)))
     both = {"restore": 1, "refund": 3}
-    assert [one.intent.id for one in lock_due(adopt(tx), both, QUEUES, 10, tenant=None)] == [
-        restore.id
-    ]
+    assert [one.intent.id for one in lock_due(adopt(tx), both, 10)] == [restore.id]
     for missing in ({"restore": 1}, {"restore": 1, "refund": 2}, {"refund": 3}):
-        assert lock_due(adopt(tx), missing, QUEUES, 10, tenant=None) == []
+        assert lock_due(adopt(tx), missing, 10) == []
 
 
 def test_leases_that_are_over_are_taken_and_those_that_last_are_not(

@@ -51,6 +51,21 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "barrier_holders": {},
     "bound_waiting": {"lock_ms": 1000, "statement_ms": 5000},
     "checked_later": {},
+    "begin_many": {
+        "tenants": [TENANT],
+        "ids": [ID],
+        "versions": [1],
+        "lease_us": 30_000_000,
+        "worker": '"w"',
+    },
+    "settle_many": {
+        "tenants": [TENANT],
+        "ids": [ID],
+        "versions": [3],
+        "salts": [bytes(32)],
+        "bodies": ["{}"],
+        "counts": [0],
+    },
     "begun": {"tenant": TENANT, "tool": "a", "run": None, "limit": 1000},
     "bound": {"milliseconds": "30000"},
     "count_intents": {},
@@ -84,6 +99,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "in_flight": {"names": ["lane-7"]},
     "isolation": {},
+    "keep_to_index": {},
     "lanes": {"counted_max": 1000, "lanes_max": 1000},
     "last_position": {},
     "limit_rows_foreseen": {"tenants": [TENANT], "ids": [ID]},
@@ -222,6 +238,8 @@ BOUNDED = frozenset(
         *(
             "append",
             "append_many",
+            "begin_many",
+            "settle_many",
             "lock",
             "lock_free",
             "lock_wanted",
@@ -262,7 +280,7 @@ ELSEWHERE = frozenset(
     {
         *("act", "barrier_holders", "bound", "last_position", "revision", "server"),
         *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes", "try_orderings"),
-        *("bound_waiting", "checked_later"),
+        *("bound_waiting", "checked_later", "keep_to_index"),
     }
 )
 WHOLE = frozenset({"count_intents"})

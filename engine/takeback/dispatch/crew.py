@@ -1,6 +1,9 @@
 """The threads of one worker: attempts run beside each other, and are settled in groups.
 
-A Local effect is settled by its own thread, in its own transaction.
+The threads share one line of tasks, so that a quick attempt costs no hand-over, and one that takes
+long keeps nobody else waiting. While a worker hurries, a group is settled in a thread beside it: so
+the database writes down one batch while the worker claims the next. A Local effect is settled by
+its own thread, in its own transaction.
 
 An attempt that outlives its time is in doubt, and its thread is left behind: Python can't stop one.
 When its answer comes after all, it is recorded as late. Outcomes that can't be written yet, since
@@ -9,8 +12,10 @@ the database is away or somebody holds a row, are kept and tried again; they sto
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from takeback.client.context import Context
@@ -25,8 +30,11 @@ from takeback.log import logger
 from takeback.model import errors
 from takeback.model.command import DoubtCause
 
-GATHER_SECONDS = 0.005
+GATHER_SECONDS = 0.01
 """Quick attempts are settled together: this long one waits for others to end too."""
+
+BESIDE_MIN = 32
+"""A group of so many is settled beside the worker; for fewer it isn't worth a thread."""
 
 LOOK_SECONDS = 0.25
 """How often a stop and overdue attempts are looked at while attempts run."""
@@ -47,7 +55,12 @@ class Task:
     running: Running | None = None
 
 
-Pending = dict[Future[Ended | None], Task]
+@dataclass(slots=True)
+class Hand:
+    """What one thread is at; None between two tasks. With ``is_off`` it takes up no other."""
+
+    task: Task | None = None
+    is_off: bool = False
 
 
 class Crew:
@@ -72,9 +85,15 @@ class Crew:
         self._monotonic = monotonic
         self._pause = pause
         self._pool: ThreadPoolExecutor | None = None
-        self._pending: Pending = {}
-        self._late: Pending = {}
+        self._clerk: ThreadPoolExecutor | None = None
+        self._tasks: dict[int, Task] = {}
+        self._line: deque[Task] = deque()
+        self._done: deque[tuple[Task, Ended | None]] = deque()
+        self._news = threading.Event()
+        self._hands: dict[Future[None], Hand] = {}
+        self._late: dict[Future[None], Hand] = {}
         self._open: list[Ended] = []
+        self._beside: tuple[Future[list[Ended]], list[Ended]] | None = None
         self._open_again_at = 0.0
         self._is_stopping = False
         self._settled_apart = 0
@@ -82,18 +101,19 @@ class Crew:
     @property
     def busy(self) -> int:
         """Attempts that run or wait for a thread."""
-        return len(self._pending)
+        return len(self._tasks)
 
     @property
     def open(self) -> int:
         """Outcomes that are known and not written yet."""
-        return len(self._open)
+        return len(self._open) + (len(self._beside[1]) if self._beside else 0)
 
     @property
     def at_work(self) -> set[Identity]:
         """Whose attempts run, wait for a thread, or have an outcome that is not written yet."""
-        running = {identity(task.work.intent) for task in self._pending.values()}
-        return running | {identity(one.work.intent) for one in self._open}
+        running = {identity(task.work.intent) for task in self._tasks.values()}
+        beside = self._beside[1] if self._beside else []
+        return running | {identity(one.work.intent) for one in [*self._open, *beside]}
 
     @property
     def abandoned(self) -> int:
@@ -103,28 +123,51 @@ class Crew:
     def take_on(self, works: Sequence[Work], lease_ends_at: float) -> None:
         """Starts the attempts; ``lease_ends_at`` is when their claim is over."""
         self.renewer.start()
-        for work in works:
-            self._submit(Task(work=work, lease_ends_at=lease_ends_at))
+        tasks = [Task(work=work, lease_ends_at=lease_ends_at) for work in works]
+        self._tasks |= {id(task): task for task in tasks}
+        self._line.extend(tasks)
+        self._man()
 
     def look(self, seconds: float) -> int:
-        """Settles what has ended; answers with how many attempts it has written down.
+        """Settles what has ended; answers with how many attempts are written down by now.
 
-        Waits at most ``seconds`` for an attempt to end. Raises Unavailable, and keeps what it
-        could not write.
+        Waits at most ``seconds`` for an attempt to end. Without any to wait it may go on while what
+        has ended is being written. Raises Unavailable, and keeps what could not be written.
         """
-        ended = [*self._ended(seconds), *self._overdue(), *self._answered_late()]
+        ended = [*self._ended(seconds), *self._overdue()]
+        self._open += ended
+        hurries = seconds == 0.0 and len(self._open) >= BESIDE_MIN
+        written = self._collected()
         if self._open and (ended or self._monotonic() >= self._open_again_at):
-            ended, self._open = [*self._open, *ended], []
-        if not ended:
-            return self._count([])
-        left = ended
+            group, self._open = self._open, []
+            if hurries:
+                self._beside = (self._at_desk().submit(self._settler.settle, group), group)
+            else:
+                written += self._noted(group, lambda: self._settler.settle(group))
+        return self._count(written)
+
+    def _collected(self) -> list[Ended]:
+        """What was settled beside; waits for it."""
+        if self._beside is None:
+            return []
+        (future, group), self._beside = self._beside, None
+        return self._noted(group, future.result)
+
+    def _noted(self, group: list[Ended], settle: Callable[[], list[Ended]]) -> list[Ended]:
+        """What is written of a group once ``settle`` has said what is left of it."""
+        left = group
         try:
-            left = self._settler.settle(ended)
+            left = settle()
         finally:
             self._open += left
             self._open_again_at = self._monotonic() + HELD_SECONDS
         kept = {id(one) for one in left}
-        return self._count([one for one in ended if id(one) not in kept])
+        return [one for one in group if id(one) not in kept]
+
+    def _at_desk(self) -> ThreadPoolExecutor:
+        if self._clerk is None:
+            self._clerk = ThreadPoolExecutor(1, thread_name_prefix="takeback-settler")
+        return self._clerk
 
     def _count(self, written: Sequence[Ended]) -> int:
         apart, self._settled_apart = self._settled_apart, 0
@@ -136,9 +179,9 @@ class Crew:
         stop_at = self._monotonic() + self._pace.stop_seconds_max
         self._interrupt()
         settled = 0
-        while (self._pending or self._open) and self._monotonic() < stop_at:
+        while (self._tasks or self.open) and self._monotonic() < stop_at:
             settled += self._look_and_wait(stop_at)
-        if self._pending:
+        if self._tasks:
             self._leave_running()
             settled += self._look_and_wait(stop_at)
         if self._open:
@@ -152,13 +195,29 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        if self._clerk is not None:
+            self._clerk.shutdown(wait=False)
+            self._clerk = None
 
-    def _submit(self, task: Task) -> None:
+    def _man(self) -> None:
+        """A thread for each task in the line, up to as many as there may be."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 self._pace.concurrency, thread_name_prefix="takeback-attempt"
             )
-        self._pending[self._pool.submit(self._attempt, task)] = task
+        for _ in range(min(len(self._line), self._pace.concurrency - len(self._hands))):
+            hand = Hand()
+            self._hands[self._pool.submit(self._work_through, hand)] = hand
+
+    def _work_through(self, hand: Hand) -> None:
+        while not hand.is_off:
+            try:
+                hand.task = task = self._line.popleft()
+            except IndexError:
+                return
+            self._done.append((task, self._attempt(task)))
+            hand.task = None
+            self._news.set()
 
     def _attempt(self, task: Task) -> Ended | None:
         if self._is_stopping:
@@ -181,53 +240,68 @@ class Crew:
         return Running(work=work, began_at=self._monotonic(), lease_ends_at=lease_ends_at)
 
     def _ended(self, seconds: float) -> list[Ended]:
-        done, _ = wait(self._pending, timeout=GATHER_SECONDS)
-        if not done and seconds > GATHER_SECONDS:
-            done, _ = wait(self._pending, timeout=seconds, return_when=FIRST_COMPLETED)
-        return [one for future in done for one in self._end(future, self._pending.pop(future))]
+        wait(self._hands, timeout=GATHER_SECONDS)
+        if not self._done and self._hands and seconds > GATHER_SECONDS:
+            self._news.wait(seconds)
+        self._news.clear()
+        ended = []
+        while self._done:
+            ended += self._end(*self._done.popleft())
+        for hands in (self._hands, self._late):
+            for future in [future for future in hands if future.done()]:
+                ended += self._end_hand(future, hands.pop(future))
+        self._man()
+        return ended
 
-    def _answered_late(self) -> list[Ended]:
-        done = [future for future in self._late if future.done()]
-        return [one for future in done for one in self._end(future, self._late.pop(future))]
+    def _end_hand(self, future: Future[None], hand: Hand) -> list[Ended]:
+        """A thread has come to its end: nothing was left for it, or its attempt broke it."""
+        if future.cancelled() or (problem := future.exception()) is None or hand.task is None:
+            return []
+        return self._end_broken(hand.task, problem)
 
-    def _end(self, future: Future[Ended | None], task: Task) -> list[Ended]:
+    def _end(self, task: Task, ended: Ended | None) -> list[Ended]:
+        self._let_go(task)
+        is_settled = ended is not None and ended.outcome is SETTLED
+        self._settled_apart += is_settled
+        return [] if ended is None or is_settled else [ended]
+
+    def _end_broken(self, task: Task, problem: BaseException) -> list[Ended]:
         """An attempt that ended in SystemExit or the like is in doubt as any other.
 
         What could not even begin, and not for want of the database, waits for its lease to end:
         handed back, it would only come again at once. So does a Local effect, which is undone then.
         """
-        work, begun = task.work, None
-        if task.running is not None:
-            self.renewer.let_go(task.running)
-            begun = None if work.is_local else task.running.work
-        if future.cancelled():
-            return [Ended(work=work, outcome=INTERRUPTED)]
-        problem = future.exception()
-        if problem is None:
-            ended = future.result()
-            is_settled = ended is not None and ended.outcome is SETTLED
-            self._settled_apart += is_settled
-            return [] if ended is None or is_settled else [ended]
-        logger.error("attempt_broke", ref=work.intent.ref, exc_info=problem)
+        begun = self._let_go(task)
+        logger.error("attempt_broke", ref=task.work.intent.ref, exc_info=problem)
         if begun is None and isinstance(problem, errors.Unavailable):
-            return [Ended(work=work, outcome=INTERRUPTED)]
+            return [Ended(work=task.work, outcome=INTERRUPTED)]
         if begun is None:
             return []
         return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause="exception"))]
 
+    def _let_go(self, task: Task) -> Work | None:
+        """The task is over: the work as it had begun, None where it had not, or is Local."""
+        self._tasks.pop(id(task), None)
+        if task.running is None:
+            return None
+        self.renewer.let_go(task.running)
+        return None if task.work.is_local else task.running.work
+
     def _overdue(self) -> list[Ended]:
         given_up: list[Ended] = []
         hangs = False
-        for future, task in list(self._pending.items()):
-            running = task.running
-            if running is None:
+        for future, hand in [*self._hands.items(), *self._late.items()]:
+            task = hand.task
+            if task is None or task.running is None or id(task) not in self._tasks:
                 continue
+            running = task.running
             if self._monotonic() - running.began_at > self._seconds_max(running.work):
-                given_up += self._give_up(future, running, "timed_out")
-                hangs = True
+                given_up += self._give_up(future, task, running, "timed_out")
             elif not running.work.is_local and not self.renewer.is_owned(running):
-                given_up += self._give_up(future, running, "lease_over")
-                hangs = True
+                given_up += self._give_up(future, task, running, "lease_over")
+            else:
+                continue
+            hangs = True
         if hangs:
             self._replace_threads()
         return given_up
@@ -237,10 +311,14 @@ class Crew:
         return self._pace.lease.total_seconds() if work.is_local else work.seconds_max
 
     def _give_up(
-        self, future: Future[Ended | None], running: Running, cause: DoubtCause
+        self, future: Future[None], task: Task, running: Running, cause: DoubtCause
     ) -> list[Ended]:
         """In doubt from now on; what became of a Local effect, its own transaction says."""
-        self._late[future] = self._pending.pop(future)
+        hand = self._hands.pop(future, None)
+        if hand is not None:
+            hand.is_off = True
+            self._late[future] = hand
+        self._tasks.pop(id(task), None)
         self.renewer.let_go(running)
         begun = running.work
         logger.error("attempt_given_up", ref=begun.intent.ref, cause=cause)
@@ -249,24 +327,30 @@ class Crew:
         return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause=cause))]
 
     def _replace_threads(self) -> None:
-        """New threads in place of those that hang; what waited for one moves over."""
+        """New threads in place of those that hang."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
             self._pool = None
-        for future in [future for future in self._pending if future.cancel()]:
-            self._submit(self._pending.pop(future))
+        for future in [future for future in self._hands if future.cancel()]:
+            del self._hands[future]
+        self._man()
 
     def _interrupt(self) -> None:
-        """Cancels what no thread has taken up."""
-        for future in [future for future in self._pending if future.cancel()]:
-            self._open += self._end(future, self._pending.pop(future))
+        """Takes out of the line what no thread has taken up."""
+        while self._line:
+            try:
+                task = self._line.popleft()
+            except IndexError:
+                break
+            self._open += self._end(task, Ended(work=task.work, outcome=INTERRUPTED))
         self._open_again_at = self._monotonic()
 
     def _leave_running(self) -> None:
-        logger.warning("stopped_while_executing", attempts=len(self._pending))
-        for future, task in list(self._pending.items()):
-            if task.running is not None:
-                self._open += self._give_up(future, task.running, "interrupted")
+        logger.warning("stopped_while_executing", attempts=len(self._tasks))
+        for future, hand in list(self._hands.items()):
+            task = hand.task
+            if task is not None and task.running is not None:
+                self._open += self._give_up(future, task, task.running, "interrupted")
         self._open_again_at = self._monotonic()
 
     def _look_and_wait(self, stop_at: float) -> int:

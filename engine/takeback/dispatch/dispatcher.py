@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from uuid import UUID
 
+from takeback.catalog.registry import Bound
 from takeback.client.body import refusal_body
 from takeback.client.context import Context
-from takeback.client.limiting import BUSY, Entered, release
+from takeback.client.limiting import BUSY, Entered, counted, release
 from takeback.client.local import sealed_body
 from takeback.client.permission import person_first
 from takeback.declare import APPROVE, Remote
@@ -20,11 +22,22 @@ from takeback.dispatch.governor import Governor
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.queue import Queues, fitting
 from takeback.dispatch.turn import in_turn
-from takeback.dispatch.work import Identity, Unfit, Work, identity, load, writing_tools
+from takeback.dispatch.work import (
+    Identity,
+    Unfit,
+    Work,
+    identity,
+    is_keyed,
+    load,
+    read_given,
+    writing_tools,
+)
 from takeback.ledger.appending import Change, append
+from takeback.ledger.beginning import Owner, begin_many
 from takeback.ledger.claiming import EVER_US, Agenda, Waiting, agenda, lock_due, waiting
-from takeback.ledger.locking import Taken, lock_wanted
-from takeback.ledger.transaction import Tx
+from takeback.ledger.locking import CALLED_WITH, FROZEN, Taken, lock_wanted, taken_of
+from takeback.ledger.projection import PLACE_OF
+from takeback.ledger.transaction import Row, Tx
 from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model.chain import body_digest
@@ -32,6 +45,11 @@ from takeback.model.decide import decide
 from takeback.model.evolve import foresee
 from takeback.model.intent import State, why_not_begin
 from takeback.model.limit import Over
+
+_TENANT, _ID = PLACE_OF["tenant"], PLACE_OF["id"]
+_TOOL, _TOOL_VERSION = PLACE_OF["tool"], PLACE_OF["tool_version"]
+_APART = PLACE_OF["approved_by"], PLACE_OF["ordering"]
+"""What sets an intent apart: it is run with what a person saw, or one at a time."""
 
 _RUNS = (State.CLAIMED, State.EXECUTING)
 """Where a claim leaves what is to be carried out."""
@@ -41,13 +59,19 @@ _RUNS = (State.CLAIMED, State.EXECUTING)
 class Claimed:
     """What a claim took: ``count`` intents, and ``works`` for those that can be run.
 
-    ``taken`` are they as they were before, ``left`` those that it passed by although they are due.
+    ``taken`` are their rows as they were before, ``left`` the rows of those that it passed by
+    although they are due.
     """
 
     count: int
     works: Sequence[Work]
-    taken: Sequence[Taken] = ()
-    left: Sequence[Taken] = ()
+    taken: Sequence[Row] = ()
+    left: Sequence[Row] = ()
+
+    @property
+    def left_over(self) -> set[Identity]:
+        """Those that it passed by, and that nobody has frozen."""
+        return {(row[_TENANT], UUID(row[_ID])) for row in self.left if not row[FROZEN]}
 
 
 @dataclass(frozen=True)
@@ -68,10 +92,10 @@ class Dispatcher:
         """
         limit = min(limit, self.pace.batch_max)
         with self.context.database.transaction() as tx:
-            knew = self._queues.has_looked
+            may_hide_some = self._queues.has_passed
             passed_by = frozenset(self._busy)
             claimed = self._claim_due(tx, limit, passed_by)
-            if knew and not claimed.count and not claimed.left:
+            if may_hide_some and not claimed.count and not claimed.left:
                 self._queues.look_everywhere()
                 claimed = self._claim_due(tx, limit, passed_by)
         self._queues.pass_by(claimed.taken, claimed.left)
@@ -88,8 +112,8 @@ class Dispatcher:
             due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
             kept = fitting(due, rooms)
             claimed = self._claim_taken(tx, kept)
-        kept_ids = {identity(one.intent) for one in kept}
-        more = [one for one in due if identity(one.intent) not in kept_ids]
+        kept_ids = {row[_ID] for row in kept}
+        more = [row for row in due if row[_ID] not in kept_ids]
         return replace(claimed, left=[*claimed.left, *more])
 
     def look_everywhere(self) -> None:
@@ -144,23 +168,50 @@ class Dispatcher:
         self._busy.clear()
         return self._claim_taken(tx, due)
 
-    def _claim_taken(self, tx: Tx, due: Sequence[Taken]) -> Claimed:
-        free = in_turn(tx, [one for one in due if not one.is_frozen])
-        loaded = load(self.context, tx, [one.intent for one in free])
-        changes = self._changes(tx, free, loaded)
-        intents = append(tx, changes)
-        works = [
-            what.with_intent(intent)
+    def _claim_taken(self, tx: Tx, due: Sequence[Row]) -> Claimed:
+        begun = self._begin_plain(tx, due)
+        others = in_turn(
+            tx, [taken_of(row) for row in due if row[_ID] not in begun and not row[FROZEN]]
+        )
+        loaded = load(self.context, tx, [one.intent for one in others])
+        intents = append(tx, self._changes(tx, others, loaded))
+        runnable = begun | {
+            str(intent.id): what.with_intent(intent)
             for intent in intents
             if isinstance(what := loaded[identity(intent)], Work) and intent.state in _RUNS
-        ]
-        changed = {identity(intent) for intent in intents}
+        }
+        works = [runnable[row[_ID]] for row in due if row[_ID] in runnable]
+        changed = {*begun, *(str(intent.id) for intent in intents)}
         return Claimed(
-            count=len(intents),
+            count=len(begun) + len(intents),
             works=self._governor.took(tx, works),
-            taken=[change.taken for change in changes],
-            left=[one for one in due if identity(one.intent) not in changed],
+            taken=[row for row in due if row[_ID] in changed],
+            left=[row for row in due if row[_ID] not in changed],
         )
+
+    def _begin_plain(self, tx: Tx, due: Sequence[Row]) -> dict[str, Work]:
+        """Claims and begins at once what nothing sets apart: works by the ids of their intents."""
+        plain = []
+        for row in due:
+            bound = self._plain_tools.get((row[_TOOL], row[_TOOL_VERSION]))
+            if bound is None or row[FROZEN] or any(row[place] is not None for place in _APART):
+                continue
+            given = read_given(bound, row[CALLED_WITH])
+            if given is not None:
+                plain.append((row, bound, given))
+        owner = Owner(worker=self.worker, lease=self.pace.lease)
+        intents = begin_many(tx, [row for row, _, _ in plain], owner)
+        return {
+            row[_ID]: Work(
+                intent=intent,
+                bound=bound,
+                face=bound.handler.perform,
+                given=given.model,
+                canonical=given.canonical,
+            )
+            for (row, bound, given), intent in zip(plain, intents, strict=True)
+            if intent is not None
+        }
 
     def _changes(
         self, tx: Tx, taken: Sequence[Taken], loaded: Mapping[Identity, Work | Unfit]
@@ -217,6 +268,17 @@ class Dispatcher:
     @cached_property
     def _governor(self) -> Governor:
         return Governor(self.context, self.pace)
+
+    @cached_property
+    def _plain_tools(self) -> Mapping[tuple[str, int], Bound]:
+        """Tools, at the versions of their rows, whose calls are begun with the claim and counted
+        by no limit.
+        """
+        return {
+            (bound.name, bound.tool.version): bound
+            for bound in self.context.registry
+            if is_keyed(bound) and not counted(self.context, bound.tool)
+        }
 
     @cached_property
     def _queues(self) -> Queues:

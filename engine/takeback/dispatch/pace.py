@@ -33,7 +33,7 @@ class Pace:
     concurrency: int = 4
     lease: timedelta = timedelta(seconds=30)
     reconcile: timedelta | None = None
-    batch_max: int = 100
+    batch_max: int = 500
     idle_seconds_max: float = 2.0
     stop_seconds_max: float = 8.0
     all_tenants: bool = False

@@ -16,7 +16,9 @@ from datetime import timedelta
 from takeback.declare import Priority
 from takeback.dispatch.lane import OPEN, Room
 from takeback.ledger.claiming import EVER_US, Agenda, Queue
-from takeback.ledger.locking import Taken
+from takeback.ledger.locking import NOW
+from takeback.ledger.projection import PLACE_OF
+from takeback.ledger.transaction import Row
 from takeback.model.intent import micros
 
 SLACK = timedelta(seconds=1)
@@ -27,12 +29,18 @@ LOW_FIRST_EVERY = 10
 
 _SLACK_US = SLACK // timedelta(microseconds=1)
 
+_LANE, _PRIORITY, _DUE_AT = PLACE_OF["lane"], PLACE_OF["priority"], PLACE_OF["due_at"]
+_ORDERING = PLACE_OF["ordering"]
+
 Key = tuple[str, int]
 """A lane and a priority: what tells queues apart."""
 
 
 class Queues:
-    """The queues that are known, their low marks, and the lanes that are closed."""
+    """The queues that are known, their low marks, and the lanes that are closed.
+
+    ``has_looked`` says that the marks are known, ``has_passed`` that they rose since.
+    """
 
     def __init__(self, lanes: Iterable[str]) -> None:
         self._lows: dict[Key, int | None] = {
@@ -41,6 +49,7 @@ class Queues:
         self._rooms: Mapping[str, Room] = {}
         self._claims = 0
         self.has_looked = False
+        self.has_passed = False
 
     @property
     def lanes(self) -> list[str]:
@@ -61,6 +70,7 @@ class Queues:
             first = highest if queue.low_us == EVER_US else min(queue.low_us, highest)
             self._lows[queue.lane, queue.priority] = first
         self.has_looked = True
+        self.has_passed = False
 
     def to_claim(self, rooms: Mapping[str, Room], limit: int) -> Sequence[Queue]:
         """The queues in the order of a claim: by priority, and in each the lanes in turn."""
@@ -80,19 +90,18 @@ class Queues:
         """The queues as an agenda wants them."""
         return [self._queue(key, 0) for key in self._lows]
 
-    def pass_by(self, claimed: Sequence[Taken], left: Sequence[Taken]) -> None:
+    def pass_by(self, claimed: Sequence[Row], left: Sequence[Row]) -> None:
         """Raises the marks to what was claimed, and to nothing that was left as it is.
 
         Nor where something has an ordering: those after it, which nobody was shown, come next.
         """
-        for one in claimed:
-            key = one.intent.lane, one.intent.priority
-            highest = micros(one.now) - _SLACK_US
-            due_us = highest if one.intent.due_at is None else micros(one.intent.due_at)
-            self._lows[key] = max(self._lows.get(key) or EVER_US, min(due_us, highest))
-        for one in [*left, *(one for one in claimed if one.intent.ordering is not None)]:
-            key = one.intent.lane, one.intent.priority
-            self._lows[key] = None
+        for row in claimed:
+            key = row[_LANE], row[_PRIORITY]
+            low_us = min(row[_DUE_AT], row[NOW] - _SLACK_US)
+            self._lows[key] = max(self._lows.get(key) or EVER_US, low_us)
+            self.has_passed = True
+        for row in [*left, *(row for row in claimed if row[_ORDERING] is not None)]:
+            self._lows[row[_LANE], row[_PRIORITY]] = None
 
     def _queue(self, key: Key, limit: int) -> Queue:
         lane, priority = key
@@ -109,14 +118,14 @@ class Queues:
         return replace(queue, opens_us=micros(room.opens_at))
 
 
-def fitting(due: Sequence[Taken], rooms: Mapping[str, Room]) -> list[Taken]:
+def fitting(due: Sequence[Row], rooms: Mapping[str, Room]) -> list[Row]:
     """Of what is due as much as its lane has room for, the first first."""
     counts: Counter[str] = Counter()
     kept = []
-    for one in due:
-        lane = one.intent.lane
+    for row in due:
+        lane = row[_LANE]
         room = rooms.get(lane, OPEN).count
         if room is None or counts[lane] < room:
             counts[lane] += 1
-            kept.append(one)
+            kept.append(row)
     return kept

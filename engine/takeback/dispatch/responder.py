@@ -23,7 +23,7 @@ from takeback.client.context import Context
 from takeback.dispatch.crew import crew_of
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
-from takeback.dispatch.work import Identity, identity
+from takeback.dispatch.work import Identity
 from takeback.dispatch.worker import ABANDONED_MAX, FAULTS_MAX, TROUBLE_PAUSES
 from takeback.log import logger
 from takeback.model import errors
@@ -178,7 +178,7 @@ class Responder:
             raise
         self.claimed += claimed.count
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
-        left = {identity(one.intent) for one in claimed.left if not one.is_frozen}
+        left = claimed.left_over
         for one in handed:
             if one.wanted in left and before - one.handed_at < LEFT_SECONDS_MAX:
                 one.at = before + LEFT_SECONDS

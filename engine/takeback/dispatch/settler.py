@@ -23,11 +23,12 @@ from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_u
 from takeback.dispatch.work import Identity, identity, is_held_still
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.locking import Taken, lock_free
+from takeback.ledger.settling import Success, settle_many
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model import errors
-from takeback.model.chain import body_digest
+from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.intent import Intent, State
 
@@ -48,7 +49,9 @@ class Settler:
         """
         try:
             with self.context.database.transaction() as tx:
-                left = self._settle_free(tx, ended)
+                ended_as = self._listener.judged(tx, ended)
+                others = self._settle_plain(tx, ended)
+                left = self._settle_free(tx, others, ended_as) if others else []
         except errors.Unavailable:
             raise
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
@@ -71,8 +74,26 @@ class Settler:
         logger.error("outcome_recorded_without_body", ref=ref, exc_info=problem)
         return self.settle([replace(one, outcome=replace(one.outcome, body=None))])
 
-    def _settle_free(self, tx: Tx, ended: Sequence[Ended]) -> list[Ended]:
-        ended_as = self._listener.judged(tx, ended)
+    def _settle_plain(self, tx: Tx, ended: Sequence[Ended]) -> list[Ended]:
+        """Settles what has plainly succeeded; answers with the others."""
+        plain = [one for one in ended if _is_plain(one)]
+        if not plain:
+            return list(ended)
+        successes = [
+            Success(
+                intent=one.work.intent,
+                salt=self.context.entropy(SALT_BYTES),
+                body=one.outcome.body or "",
+                affected_count=one.outcome.affected_count,
+            )
+            for one in plain
+        ]
+        settled = {id(plain[place]) for place in settle_many(tx, successes)}
+        return [one for one in ended if id(one) not in settled]
+
+    def _settle_free(
+        self, tx: Tx, ended: Sequence[Ended], ended_as: Mapping[int, Outcome]
+    ) -> list[Ended]:
         originals = [one.work.original for one in ended if one.work.original is not None]
         free = lock_free(tx, [*(one.work.intent for one in ended), *originals])
         rows = {identity(taken.intent): taken for taken in free}
@@ -135,6 +156,15 @@ class Settler:
         name = "result" if outcome.kind == "succeeded" else "error"
         body = local.sealed_body(self.context, name, outcome.body)
         return (body,), body_digest(body.salt, body.text)
+
+
+def _is_plain(one: Ended) -> bool:
+    return (
+        one.outcome.kind == "succeeded"
+        and one.outcome.body is not None
+        and one.work.original is None
+        and one.work.intent.state is State.EXECUTING
+    )
 
 
 def _is_held(one: Ended, rows: Mapping[Identity, Taken]) -> bool:

@@ -7,6 +7,7 @@ has approved is run with the very text that the approval is bound to.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +25,7 @@ from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import errors
-from takeback.model.arguments import revive
+from takeback.model.arguments import Arguments, revive, validate
 from takeback.model.command import ParkCause
 from takeback.model.handler import Attempt, Face
 from takeback.model.intent import Intent, State
@@ -89,12 +90,7 @@ class Work:
     @property
     def is_keyed(self) -> bool:
         """Whether the provider keeps our key, so that a repeat of a call is harmless."""
-        effect = self.bound.effect
-        return (
-            self.original is None
-            and isinstance(effect, Remote)
-            and isinstance(effect.upstream, Keyed)
-        )
+        return self.original is None and is_keyed(self.bound)
 
     @property
     def seconds_max(self) -> float:
@@ -132,6 +128,21 @@ class Unfit:
     """A claimed intent that must not be begun, and why a person has to look."""
 
     cause: ParkCause
+
+
+def is_keyed(bound: Bound) -> bool:
+    """Whether the provider of the tool keeps our key."""
+    return isinstance(bound.effect, Remote) and isinstance(bound.effect.upstream, Keyed)
+
+
+def read_given(bound: Bound, stored: str | None) -> Arguments | None:
+    """Stored arguments of the row's own version; None where ``load`` has to say what is wrong."""
+    given = try_face(_read_given, bound, stored)
+    return given if isinstance(given, Arguments) else None
+
+
+def _read_given(bound: Bound, stored: str) -> Arguments:
+    return validate(bound.tool, json.loads(stored))
 
 
 def load(context: Context, tx: Tx, intents: Sequence[Intent]) -> Mapping[Identity, Work | Unfit]:

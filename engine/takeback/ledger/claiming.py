@@ -22,6 +22,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from takeback.ledger.locking import (
+    ARGUMENTS,
     IS_CLAIMABLE,
     IS_FROZEN,
     IS_RUNNING,
@@ -29,13 +30,11 @@ from takeback.ledger.locking import (
     RUNNABLE,
     STOPPED,
     TAKEN,
-    Taken,
-    taken_of,
 )
 from takeback.ledger.ordering import IS_IN_TURN
-from takeback.ledger.projection import STORED_COLUMNS
+from takeback.ledger.projection import PLACE_OF, STORED_COLUMNS
 from takeback.ledger.statement import Statement
-from takeback.ledger.transaction import Tx
+from takeback.ledger.transaction import Row, Tx
 
 EVER_US = -62_135_596_800_000_000
 """The year 1: before everything that is due."""
@@ -44,6 +43,21 @@ _IN_QUEUE = """(i.lane, i.priority, i.due_at) >= (q.lane, q.priority, takeback.i
           AND (i.lane, i.priority, i.due_at) <= (q.lane, q.priority,"""
 """One stretch of ``intents_lane``, said so that no other index can be thought to do: of the due
 instants of all lanes together the planner would make its way through those of a paused one."""
+
+_LANE = PLACE_OF["lane"]
+
+KEEP_TO_INDEX = Statement(
+    name="keep_to_index",
+    sentence="Has the rest of this transaction read along indexes, without sorting what they give.",
+    index=None,
+    lock="none",
+    text=text("""
+SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+       set_config('jit', 'off', true)
+"""),
+)
+"""Between two vacuums the planner takes a long queue for a short one, and would gather all of it to
+claim some. What is dear by these settings only is nothing to be compiled for, either."""
 
 LOCK_DUE = Statement(
     name="lock_due",
@@ -64,7 +78,7 @@ taken AS MATERIALIZED (
         WHERE {_IN_QUEUE} (SELECT takeback.now())) AND {IS_CLAIMABLE}
         ORDER BY i.lane, i.priority, i.due_at LIMIT q.room FOR UPDATE OF i SKIP LOCKED) AS i
     LIMIT CAST(:limit AS int))
-SELECT {TAKEN}, {IS_FROZEN} FROM taken AS i
+SELECT {TAKEN}, {IS_FROZEN}, {ARGUMENTS} FROM taken AS i
 """),
 )
 """The queues come in the order in which they are given: nothing sorts them anew."""
@@ -223,11 +237,13 @@ class Waiting:
 
 def lock_due(
     tx: Tx, tools: Mapping[str, int], queues: Sequence[Queue], limit: int, *, tenant: str | None
-) -> list[Taken]:
-    """At most ``limit`` claimable intents of ``tenant`` (None: of all), queue after queue.
+) -> list[Row]:
+    """The rows of at most ``limit`` claimable intents of ``tenant`` (None: of all), queue by queue.
 
     ``tools`` are those that the worker has, with the versions of their rows. All queues of a lane
     have the same room, and share it. What was frozen a moment ago may be among them, and says so.
+    ``takeback.ledger.locking.taken_of`` makes intents of them; whether one is frozen, and its
+    arguments, stand at ``FROZEN`` and ``CALLED_WITH``.
     """
     open_ = [queue for queue in queues if queue.room > 0]
     if not open_:
@@ -241,12 +257,13 @@ def lock_due(
         "limit": limit,
         "tenant": tenant,
     }
+    tx.rows(KEEP_TO_INDEX, {})
     left = {queue.lane: queue.room for queue in open_}
     kept = []
-    for one in [taken_of(row) for row in tx.rows(LOCK_DUE, parameters)]:
-        left[one.intent.lane] -= 1
-        if left[one.intent.lane] >= 0:
-            kept.append(one)
+    for row in tx.rows(LOCK_DUE, parameters):
+        left[row[_LANE]] -= 1
+        if left[row[_LANE]] >= 0:
+            kept.append(row)
     return kept
 
 

@@ -39,8 +39,9 @@ RUNNABLE = """i.tool_version <= CAST(CAST(:tools AS jsonb) ->> i.tool AS int)
 is left to workers of that release. A restore is as its original; asked for by a value and not by
 EXISTS, which the planner would answer by reading the whole table once a claim."""
 
-OF_TENANT = "(CAST(:tenant AS text) IS NULL OR i.tenant = CAST(:tenant AS text))"
-"""A null tenant is every one."""
+OF_TENANT = "(CAST(:tenant AS text) IS NULL OR i.tenant || '' = CAST(:tenant AS text))"
+"""A null tenant is every one. Said so that no index is thought of: where there is but one tenant,
+the planner would read all that it ever had."""
 
 STOPPED = """stopped AS MATERIALIZED (
     SELECT f.tenant, f.tool, f.run FROM takeback.freezes AS f WHERE f.thawed_at IS NULL)"""
@@ -58,6 +59,14 @@ IS_CLAIMABLE = f"""i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.n
 
 IS_FROZEN = "i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run)"
 """Asked once the barrier is held, by a snapshot taken then: see ``takeback.ledger.braking``."""
+
+NOW, FROZEN, CALLED_WITH = WIDTH, WIDTH + 2, WIDTH + 3
+"""Where in a row of a claim the clock stands, whether it is frozen, and its arguments."""
+
+ARGUMENTS = """(SELECT b.body FROM takeback.bodies AS b
+        WHERE b.tenant = i.tenant AND b.intent_id = i.id AND b.version = 1
+          AND b.name = 'arguments')"""
+"""What it was called with, for who carries it out; null where that is forgotten."""
 
 LOCK = Statement(
     name="lock",
@@ -98,7 +107,7 @@ LOCK_WANTED = Statement(
     text=text(f"""
 WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
 {STOPPED}
-SELECT {TAKEN}, {IS_FROZEN}
+SELECT {TAKEN}, {IS_FROZEN}, {ARGUMENTS}
 FROM barrier CROSS JOIN takeback.intents AS i
 JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
   ON i.tenant = w.tenant AND i.id = w.id
@@ -188,15 +197,17 @@ def lock_wanted(
     wanted: Sequence[tuple[str, UUID]],
     *,
     tenant: str | None,
-) -> list[Taken]:
-    """Those of ``wanted``, by tenant and id, that a claim that looks might take now too."""
+) -> list[Row]:
+    """The rows of those of ``wanted``, by tenant and id, that a look might have claimed now too;
+    like ``takeback.ledger.claiming.lock_due``.
+    """
     parameters = {
         "tools": json.dumps(dict(tools)),
         "tenants": [whose for whose, _ in wanted],
         "ids": [str(i) for _, i in wanted],
         "tenant": tenant,
     }
-    return [taken_of(row) for row in tx.rows(LOCK_WANTED, parameters)]
+    return tx.rows(LOCK_WANTED, parameters)
 
 
 def lock_expired(tx: Tx, limit: int, *, tenant: str | None = None) -> list[Taken]:
@@ -218,7 +229,7 @@ def lock_lapsed(tx: Tx, limit: int, *, tenant: str | None = None) -> list[Taken]
 
 
 def taken_of(row: Row) -> Taken:
-    """The intent in a row that was selected with ``TAKEN``, and perhaps ``IS_FROZEN``."""
+    """The intent in a row that was selected with ``TAKEN``, and perhaps more."""
     return Taken(
         intent=intent_of(row),
         now=instant(row[WIDTH]),
