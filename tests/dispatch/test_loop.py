@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from takeback.dispatch.pace import Pace
+from takeback.dispatch.worker import SLEEP_SECONDS_MIN
 from takeback.testing.crash import Stage
 from tests.dispatch.office import Office
 
@@ -82,8 +83,29 @@ def test_a_worker_sleeps_until_the_next_instant_that_is_due(fresh, office, clock
     sleeper = watch(fresh, clock, observer, naps=31)
 
     assert office.state(ref) == "succeeded"
-    (short,) = [nap for nap in sleeper.naps if nap < 1.99]
+    short = next(nap for nap in sleeper.naps if nap < 1.99)
     assert sum(sleeper.naps[: sleeper.naps.index(short) + 1]) == pytest.approx(60, abs=3)
+
+
+def test_after_work_a_worker_looks_often_for_a_while_and_then_ever_less(fresh, office, clock):
+    """Where something was to be done, more comes soon: found within the shortest sleep."""
+    office.call(None, "send_letter", {"to": "dana"})
+    naps: list[float] = []
+    seen: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 20:
+            seen.append(office.call(None, "send_letter", {"to": "robin"}).ref or "")
+        if len(naps) == 21:
+            seen.append(office.state(seen[0]))
+        clock.advance(seconds)
+
+    fresh.worker_of("w", sleep=sleep, stopping=lambda: len(naps) >= 90).run()
+
+    assert seen[1] == "succeeded"
+    assert naps[:20] == [SLEEP_SECONDS_MIN] * 20
+    assert naps[21:] == sorted(naps[21:]) and naps[-1] == 2.0
 
 
 def test_a_worker_sleeps_until_the_next_lease_is_over(fresh, office, clock, observer):
@@ -94,7 +116,7 @@ def test_a_worker_sleeps_until_the_next_lease_is_over(fresh, office, clock, obse
     sleeper = watch(fresh, clock, observer, naps=17)
 
     assert office.list(state="succeeded"), "it was due again, and carried out"
-    (short,) = [nap for nap in sleeper.naps if nap < 1.99]
+    short = next(nap for nap in sleeper.naps if nap < 1.99)
     assert sum(sleeper.naps[: sleeper.naps.index(short) + 1]) == pytest.approx(30, abs=3)
 
 

@@ -32,7 +32,7 @@ def measure(url: str, *, intents: int, rounds: int, tick: Callable[[str], None])
             "replay": lambda stream: _replays(url, stream, 500),
             "call_many": lambda stream: _batches(url, stream, "noop", intents),
             "drain": lambda _: _drain(url),
-            "floor_drain": lambda _: _floor_drain(url, intents),
+            "floor_drain": lambda _: floor_drain(url, intents),
             "drain_blind": lambda stream: _drain_blind(url, stream, intents // 5),
         }
         for name, step in steps.items():
@@ -83,7 +83,8 @@ def _drain_blind(url: str, stream: str, count: int) -> float:
     return _drain(url)
 
 
-def _floor_drain(url: str, count: int) -> float:
+def floor_drain(url: str, count: int) -> float:
+    """What claiming and settling bare rows comes to, a hundred at a time: rows a second."""
     with psycopg.connect(url) as connection:
         connection.execute(
             "INSERT INTO bench.jobs (state, due_at, arguments)"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from takeback.bench.carrying_out import Speed, measure
+from takeback.bench.delivery import Delivery, broken_of, measure_delivery
 from takeback.bench.place import own_database, progress_bar
 from takeback.bench.recording import DRIVERS, VARIANTS, Rate, rates
 from takeback.bench.starting import Start, starts
@@ -21,6 +22,9 @@ CLIENTS = (1, 4)
 ROUNDS = 5
 TRANSACTIONS = 400
 INTENTS = 10_000
+CROWD = 1_000_000
+CROWD_QUICK = 5_000
+DELIVERY_ROUNDS = 3
 
 # What is promised of a start, on a machine that does nothing else.
 COLD_SECONDS_MAX = 3.0
@@ -39,7 +43,9 @@ def main(*, json_output: bool = False, quick: bool = False) -> int:
     recorded: list[Rate] = []
     with own_database() as (url, version), progress_bar(json_output=json_output) as progress:
         prepare_database(url)
+        delivery_rounds = min(rounds, DELIVERY_ROUNDS)
         steps = len(CLIENTS) * rounds * len(DRIVERS) * len(VARIANTS) + rounds * 7
+        steps += delivery_rounds * 7 + 3
         task = progress.add_task("starting", total=steps)
 
         def tick(what: str) -> None:
@@ -49,7 +55,14 @@ def main(*, json_output: bool = False, quick: bool = False) -> int:
             recorded += rates(url, clients=clients, count=transactions, rounds=rounds, tick=tick)
         speeds = measure(url, intents=intents, rounds=rounds, tick=tick)
         start = starts(rounds=rounds, tick=tick)
-    broken = [] if quick else _broken(recorded, start)
+        delivery = measure_delivery(
+            url,
+            intents=intents,
+            crowd=CROWD_QUICK if quick else CROWD,
+            rounds=delivery_rounds,
+            tick=tick,
+        )
+    broken = [] if quick else [*_broken(recorded, start), *broken_of(delivery)]
     document = {
         "postgres": version,
         "python": python_version(),
@@ -58,12 +71,14 @@ def main(*, json_output: bool = False, quick: bool = False) -> int:
         "recording": [_with_share(rate, recorded) for rate in recorded],
         "speeds": {speed.name: round(speed.per_second, 1) for speed in speeds},
         "embedded": asdict(start),
+        "delivery": delivery.document(),
         "broken_promises": broken,
     }
     if json_output:
         print(json.dumps(document))
     else:
         _print(document, recorded, speeds, start)
+        _print_delivery(delivery)
         for promise in broken:
             print(f"not kept: {promise}")
     return 1 if broken else 0
@@ -139,6 +154,25 @@ def _print(
         f"Embedded Postgres to its first query: cold {start.cold_seconds:.2f} s, "
         f"warm {start.warm_seconds:.2f} s"
     )
+
+
+def _print_delivery(found: Delivery) -> None:
+    console = Console()
+    table = Table(title="Carrying out no-ops", title_justify="left")
+    for column in ("what", "per s", "of the floor"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for name, speed in found.per_second.items():
+        table.add_row(name.replace("_", " "), f"{speed:,.0f}", f"{found.of_floor[name]:.2f}")
+    console.print(table)
+    late = Table(title="From due to start, ms", title_justify="left")
+    for column in ("arriving", "p50", "p99"):
+        late.add_column(column, justify="left" if column == "arriving" else "right")
+    for one in found.lateness:
+        late.add_row(one.name.replace("_", " "), f"{one.p50_ms:.0f}", f"{one.p99_ms:.0f}")
+    console.print(late)
+    console.print(f"Idle: {found.idle_statements_per_second:.2f} statements a second")
+    for name in found.peers_missing:
+        console.print(f"{name} is not installed, and was left out (dependency group: peers)")
 
 
 if __name__ == "__main__":

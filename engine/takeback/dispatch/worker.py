@@ -1,7 +1,8 @@
 """The embedded worker: dispatcher, crew and sweep in one loop that sleeps until it is needed.
 
 Sleeps until the next due instant, lease end, end of a request or time to ask, at most
-``idle_seconds_max``: an idle worker says one statement in that time. Claims only as much as its
+``idle_seconds_max``: an idle worker says one statement in that time. For half a second after it
+had something to do it looks every few milliseconds, and then ever later. Claims only as much as its
 threads can begin soon: a claim grows while attempts are quick and shrinks when they are slow. An
 attempt that hangs costs one thread until it is given up, and nothing else.
 """
@@ -35,6 +36,13 @@ FRUITLESS_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.25)
 """Seconds between looks while all that is due, or left behind, is held by others."""
 
 SLEEP_SECONDS_MIN = 0.01
+
+QUICK_LOOKS = 50
+"""Where something was to be done, more is likely to follow: so many looks come at the shortest
+interval, and then each twice as late as the one before."""
+
+IDLE_LOOKS = 64
+"""As many as that, and the interval is the longest, whatever that is."""
 
 SWEEP_SECONDS = 1.0
 """How often a worker sweeps that always has something to claim."""
@@ -86,8 +94,7 @@ class Worker:
         self._claimed_at: float | None = None
         self._sweep_at = monotonic() + SWEEP_SECONDS
         self._look_at = monotonic()
-        self._is_look_due = False
-        self._has_claimed = False
+        self._idle_looks = IDLE_LOOKS
         self._succeeded_at = monotonic()
         self._pulse_at = monotonic() + PULSE_SECONDS
         self._turns = 0
@@ -188,14 +195,11 @@ class Worker:
         return self._rest(self._agenda(drain=drain), drain=drain)
 
     def _agenda(self, *, drain: bool) -> Agenda:
-        """Above the low marks after a claim; everywhere before a rest, and to end a drain."""
-        if self._has_claimed and not drain:
-            agenda = self._dispatcher.agenda()
-            is_due = agenda.due_in is not None and agenda.due_in <= timedelta(0)
-            self._is_look_due = not is_due
-            if is_due or self._monotonic() < self._look_at:
-                return agenda
-        self._has_claimed = self._is_look_due = False
+        """Above the low marks while work is fresh; everywhere before a rest, and to end a drain."""
+        if self._idle_looks < QUICK_LOOKS and not drain:
+            return self._dispatcher.agenda()
+        if not drain and self._monotonic() < self._look_at:
+            return self._dispatcher.agenda()
         return self._look_everywhere()
 
     def _look_everywhere(self) -> Agenda:
@@ -220,7 +224,7 @@ class Worker:
         self._claimed_at = before
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
         self._is_more_due = claimed.count == room
-        self._has_claimed = self._has_claimed or claimed.count > 0
+        self._idle_looks = 0 if claimed.count else self._idle_looks
         self._fruitless = 0 if claimed.count else self._fruitless + 1
 
     def _adapt_batch(self) -> None:
@@ -259,6 +263,7 @@ class Worker:
             return not self._hurry(agenda)
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
             self._sleep(self._nap(due_in, sweep_in))
+            self._idle_looks += 1
         self._is_more_due = is_due
         return False
 
@@ -283,8 +288,8 @@ class Worker:
         spans = [span if span > 0 else held for span in spans_until if span is not None]
         if self._crew.open or self._sweep.busy:
             spans.append(HELD_SECONDS)
-        if self._is_look_due:
-            spans.append(self._look_at - self._monotonic())
+        doublings = min(max(self._idle_looks - QUICK_LOOKS, 0), IDLE_LOOKS)
+        spans.append(SLEEP_SECONDS_MIN * 2**doublings)
         return max(min([*spans, self._pace.idle_seconds_max]), SLEEP_SECONDS_MIN)
 
 

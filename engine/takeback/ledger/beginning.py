@@ -19,7 +19,6 @@ from sqlalchemy import text
 from takeback.ledger.projection import intent_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
-from takeback.model.event import AttemptBegan, Claimed, Due
 from takeback.model.intent import Intent, State, instant
 
 BEGIN_MANY = Statement(
@@ -27,7 +26,7 @@ BEGIN_MANY = Statement(
     sentence="Claims and begins those of some locked intents that nothing sets apart.",
     index="intents_pkey",
     lock="none beyond the rows that are already locked",
-    text=text(f"""
+    text=text("""
 WITH clock AS MATERIALIZED (SELECT takeback.now() AS at),
 wanted AS MATERIALIZED (
     SELECT w.tenant, w.id, w.version, w.place, c.at, takeback.micros(c.at) AS at_us,
@@ -50,23 +49,30 @@ wanted AS MATERIALIZED (
           AND (i.begin_before IS NULL OR w.at < i.begin_before)
         LIMIT 1) AS i
 ), due AS MATERIALIZED (
-    SELECT p.*, CASE WHEN p.is_held = 0 THEN p.head_hash ELSE takeback.chain_hash(
-               p.head_hash, p.tenant, p.id, p.version, p.due_place, '{Due.KIND}', {Due.SCHEMA},
-               p.at_us, '{{}}') END AS due_hash,
-           concat('{{"lease_until_us":', p.lease_us, ',"worker":', CAST(:worker AS text), '}}')
+    SELECT p.tenant, p.id, p.was, p.place, p.at, p.at_us, p.lease_us, p.attempt, p.version,
+           p.due_place, p.claimed_place, p.began_place,
+           CASE WHEN p.is_held = 0 THEN p.head_hash ELSE takeback.chain_hash(
+               p.head_hash, p.tenant, p.id, p.version, p.due_place, 'intent.due', 1,
+               p.at_us, '{}') END AS due_hash,
+           concat('{"lease_until_us":', p.lease_us, ',"worker":', CAST(:worker AS text), '}')
                AS claimed,
-           concat('{{"attempt":', p.attempt, ',"epoch":', p.epoch, ',"lease_until_us":',
-                  p.lease_us, '}}') AS began
+           concat('{"attempt":', p.attempt, ',"epoch":', p.epoch, ',"lease_until_us":',
+                  p.lease_us, '}') AS began
     FROM plain AS p
 ), claimed AS MATERIALIZED (
-    SELECT d.*, takeback.chain_hash(
-        d.due_hash, d.tenant, d.id, d.version + 1, d.claimed_place, '{Claimed.KIND}',
-        {Claimed.SCHEMA}, d.at_us, d.claimed) AS claimed_hash
+    SELECT d.tenant, d.id, d.was, d.place, d.at, d.at_us, d.lease_us, d.attempt, d.version,
+           d.due_place, d.claimed_place, d.began_place, d.due_hash, d.claimed, d.began,
+           takeback.chain_hash(
+        d.due_hash, d.tenant, d.id, d.version + 1, d.claimed_place, 'intent.claimed',
+        1, d.at_us, d.claimed) AS claimed_hash
     FROM due AS d
 ), began AS MATERIALIZED (
-    SELECT c.*, takeback.chain_hash(
-        c.claimed_hash, c.tenant, c.id, c.version + 2, c.began_place, '{AttemptBegan.KIND}',
-        {AttemptBegan.SCHEMA}, c.at_us, c.began) AS began_hash
+    SELECT c.tenant, c.id, c.was, c.place, c.at, c.at_us, c.lease_us, c.attempt, c.version,
+           c.due_place, c.claimed_place, c.began_place, c.due_hash, c.claimed, c.began,
+           c.claimed_hash,
+           takeback.chain_hash(
+        c.claimed_hash, c.tenant, c.id, c.version + 2, c.began_place, 'intent.attempt_began',
+        1, c.at_us, c.began) AS began_hash
     FROM claimed AS c
 ), fenced AS (
     UPDATE takeback.intents AS i
@@ -79,11 +85,11 @@ wanted AS MATERIALIZED (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
     SELECT b.tenant, b.id, e.version, e.position, e.kind, e.schema, b.at, e.payload, e.hash
-    FROM began AS b CROSS JOIN LATERAL (VALUES
-        (b.version, b.due_place, '{Due.KIND}', {Due.SCHEMA}, '{{}}', b.due_hash),
-        (b.version + 1, b.claimed_place, '{Claimed.KIND}', {Claimed.SCHEMA}, b.claimed,
+    FROM began AS b JOIN fenced AS f ON f.place = b.place CROSS JOIN LATERAL (VALUES
+        (b.version, b.due_place, 'intent.due', 1, '{}', b.due_hash),
+        (b.version + 1, b.claimed_place, 'intent.claimed', 1, b.claimed,
          b.claimed_hash),
-        (b.version + 2, b.began_place, '{AttemptBegan.KIND}', {AttemptBegan.SCHEMA}, b.began,
+        (b.version + 2, b.began_place, 'intent.attempt_began', 1, b.began,
          b.began_hash)) AS e (version, position, kind, schema, payload, hash)
     WHERE e.position IS NOT NULL
 )

@@ -15,7 +15,6 @@ from sqlalchemy import text
 
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
-from takeback.model.event import Succeeded
 from takeback.model.intent import Intent
 
 SETTLE_MANY = Statement(
@@ -23,7 +22,7 @@ SETTLE_MANY = Statement(
     sentence="Settles attempts that have succeeded, those that are free and as they began.",
     index="intents_pkey",
     lock="the barrier (shared), then the rows that are free, by (tenant, id)",
-    text=text(f"""
+    text=text("""
 WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
 ended AS MATERIALIZED (
     SELECT i.tenant, i.id, i.version, i.attempt, i.head_hash, w.place, w.salt, w.body, w.count,
@@ -38,16 +37,20 @@ ended AS MATERIALIZED (
           AND i.state = 'executing'
         LIMIT 1 FOR UPDATE OF i SKIP LOCKED) AS i
 ), said AS MATERIALIZED (
-    SELECT e.*, takeback.micros(e.at) AS at_us,
-           concat('{{"affected_count":', e.count, ',"attempt":', e.attempt,
+    SELECT e.tenant, e.id, e.version, e.attempt, e.head_hash, e.place, e.salt, e.body,
+           e.count, e.at, e.position,
+           takeback.micros(e.at) AS at_us,
+           concat('{"affected_count":', e.count, ',"attempt":', e.attempt,
                   ',"by"\\:null,"result":"',
                   encode(sha256(e.salt || convert_to(e.body, 'UTF8')), 'hex'),
-                  '","source":"handler"}}') AS payload
+                  '","source":"handler"}') AS payload
     FROM ended AS e
 ), linked AS MATERIALIZED (
-    SELECT s.*, takeback.chain_hash(
-        s.head_hash, s.tenant, s.id, s.version + 1, s.position, '{Succeeded.KIND}',
-        {Succeeded.SCHEMA}, s.at_us, s.payload) AS hash
+    SELECT s.tenant, s.id, s.version, s.attempt, s.place, s.salt, s.body, s.count, s.at,
+           s.position, s.payload,
+           takeback.chain_hash(
+        s.head_hash, s.tenant, s.id, s.version + 1, s.position, 'intent.succeeded',
+        1, s.at_us, s.payload) AS hash
     FROM said AS s
 ), fenced AS (
     UPDATE takeback.intents AS i
@@ -60,12 +63,13 @@ ended AS MATERIALIZED (
 ), event AS (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-    SELECT l.tenant, l.id, l.version + 1, l.position, '{Succeeded.KIND}', {Succeeded.SCHEMA}, l.at,
+    SELECT l.tenant, l.id, l.version + 1, l.position, 'intent.succeeded', 1, l.at,
            l.payload, l.hash
-    FROM linked AS l
+    FROM linked AS l JOIN fenced AS f ON f.place = l.place
 ), body AS (
     INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
-    SELECT l.tenant, l.id, l.version + 1, 'result', l.salt, l.body FROM linked AS l
+    SELECT l.tenant, l.id, l.version + 1, 'result', l.salt, l.body
+    FROM linked AS l JOIN fenced AS f ON f.place = l.place
 )
 SELECT f.place FROM fenced AS f
 """),
