@@ -25,6 +25,8 @@ VERBS = [
     "list",
     "show",
     "approve",
+    "resolve",
+    "retry",
     "deny",
     "freeze",
     "thaw",
