@@ -50,9 +50,10 @@ def retry(
     ref: Annotated[str, typer.Argument(metavar="REF", help="The ref of what to try again.")],
     principal: Principal = None,
 ) -> int:
-    """Have what is parked, or has failed, tried again: the next attempt of the same intent.
+    """Have what is parked, or has failed, tried again.
 
-    What is parked may have happened already, and may then happen twice.
+    It is the next attempt of the same intent. What is parked may have happened already, and may
+    then happen twice.
     """
     door = door_of(context)
     answer = door.app().retry(None, ref, principal=door.principal(principal))
@@ -77,7 +78,10 @@ def resolve(
     ] = None,
     principal: Principal = None,
 ) -> int:
-    """Say what became of what is in doubt, or parked, once you have found out."""
+    """Say what became of what is in doubt, or parked.
+
+    Once you have found out. Nobody is asked about it any more.
+    """
     door = door_of(context)
     app = door.app()
     answer = app.resolve(None, ref, as_, principal=door.principal(principal), note=note)

@@ -122,9 +122,7 @@ verbs.command(
 verbs.command("retry", epilog=_example("takeback retry refund_charge-7F3K9QDM"))(deciding.retry)
 verbs.command(
     "resolve",
-    epilog=_example(
-        "takeback resolve refund_charge-7F3K9QDM --as succeeded --note 'seen at the provider'"
-    ),
+    epilog=_example("takeback resolve refund_charge-7F3K9QDM --as succeeded --note 'seen'"),
 )(deciding.resolve)
 verbs.command("worker", epilog=_example("takeback worker", "takeback worker --drain"))(
     working.worker
