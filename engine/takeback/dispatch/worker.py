@@ -262,6 +262,8 @@ class Worker:
         if drain and is_idle and is_over and not self._dispatcher.is_rationed(agenda):
             return not self._hurry(agenda)
         if not (is_due and self._fruitless == 0) and not self._crew.busy:
+            # A drain waits for what it knows of, and for nothing that may come.
+            self._idle_looks = IDLE_LOOKS if drain else self._idle_looks
             self._sleep(self._nap(due_in, sweep_in))
             self._idle_looks += 1
         self._is_more_due = is_due
