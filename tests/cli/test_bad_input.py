@@ -12,14 +12,11 @@ from tests.cli.terminal import PROGRAM, Said, Terminal, call, environment, proce
 
 LATER = [
     "rewind",
-    "resolve",
-    "retry",
     "purge",
     "erase",
     "mcp",
     "console",
     "top",
-    "ticker",
 ]
 
 

@@ -317,7 +317,7 @@ def walk(dice: Random, steps: int) -> Lifecycle:
 def test_long_walks_keep_every_promise_and_take_every_step():
     dice = Random(20261129)
     walked = Counter[tuple[str, str]]()
-    for _ in range(600):
+    for _ in range(3000):
         walked += walk(dice, 40).walked
     first = {(state, one) for state, one in STEPS if state == "recorded"}
     local = {("recorded", "succeeded"), ("recorded", "failed")}
