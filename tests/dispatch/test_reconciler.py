@@ -25,7 +25,7 @@ from takeback.model.handler import Absent, Affected, Performed
 from takeback.testing.crash import Died, Fault, Stage
 from tests.dispatch.halt import Halt
 from tests.dispatch.office import Office, World, row
-from tests.dispatch.shift import Door, Watch, eventually
+from tests.dispatch.shift import Door, Shift, Watch, eventually
 from tests.dispatch.step import step
 from tests.dispatch.test_fencing import begin
 
@@ -343,6 +343,50 @@ def test_a_question_that_hangs_is_given_up_and_asked_again_by_whoever(office, wo
     assert reconcile(office) == ["succeeded"] and office.state(ref) == "succeeded"
     door.open()
     eventually(lambda: stuck.abandoned == 0, "the thread is free")
+
+
+@pytest.mark.parametrize("upstream", [LOOKUP, KEYED(ttl=hours(24))], ids=["lookup", "keyed"])
+def test_an_attempt_that_may_outlast_its_lease_is_not_asked_about_while_it_may_run(
+    upstream, database_url, world, clock
+):
+    """Its lease was lost, its thread runs on: that nothing is there yet proves nothing."""
+    tool = "wire" if upstream is LOOKUP else "charge"
+    effect = Remote(upstream=upstream, attempt_seconds_max=600, renew_lease=True)
+    office = Office(database_url, world, rows=[row(tool, effect)], pause=clock.advance)
+    door = Door()
+
+    def slow(called: Any) -> Any:
+        if called.number == 1:
+            door.wait()
+        return world.arrive(called)
+
+    world.on[tool] = slow
+    ref = office.call(None, tool, {"to": "dana"}).ref
+    with Shift(office) as shift:
+        door.knocked()
+        clock.advance(31)
+        Reaper(office.context).run_once()
+        shift.watch.seconds += 11
+        shift.worker._crew.renewer.run_once()
+        eventually(lambda: shift.worker.abandoned == 1, "it is given up")
+        clock.advance(590)
+        assert reconcile(office) == [] and world.questions == []
+        door.open()
+        eventually(lambda: office.state(ref) == "succeeded", "its late answer is heard")
+
+    assert (world.called("dana"), world.arrived("dana")) == (1, 1)
+    office.close()
+
+
+def test_an_attempt_that_can_run_no_longer_is_asked_about_at_last(database_url, world, clock):
+    effect = Remote(upstream=LOOKUP, attempt_seconds_max=600, renew_lease=True)
+    office = Office(database_url, world, rows=[row("wire", effect)], pause=clock.advance)
+    ref = in_doubt(office, world, clock, "wire", arrived=True)
+    assert reconcile(office) == []
+    clock.advance(601)
+
+    assert (reconcile(office), office.state(ref)) == (["succeeded"], "succeeded")
+    office.close()
 
 
 @pytest.mark.parametrize("at", ["after move_asks", "before call find wire", "before append"])

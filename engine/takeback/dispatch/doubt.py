@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from takeback.declare import Keyed, Remote
 from takeback.dispatch.outcome import wait_before
 from takeback.dispatch.pace import Pace
-from takeback.dispatch.work import Work
+from takeback.dispatch.work import Unfit, Work
 from takeback.ledger.doubting import Doubt
 from takeback.model import command as commands
 from takeback.model.intent import Intent
@@ -76,10 +76,21 @@ class Case:
         return isinstance(effect, Remote) and counted < effect.attempts_max
 
 
-def ask_from(doubt: Doubt, pace: Pace) -> datetime:
-    """When a doubt may first be asked about: whoever made the attempt has given it up by then."""
+def ask_from(doubt: Doubt, pace: Pace, work: Work | Unfit) -> datetime:
+    """When a doubt may first be asked about: whoever made the attempt has given it up by then.
+
+    An attempt that may outlast its lease runs on in its thread after that is lost, as long as its
+    row allows, and may begin its call late in its first lease: nothing is proved, or repeated,
+    before it has ended. Only a repeat under a key that the provider keeps needs no such wait.
+    """
     since_begin = doubt.began_at + pace.reconcile_after
+    if isinstance(work, Work) and work.renews_lease and not _needs_no_proof(work):
+        since_begin += timedelta(seconds=work.seconds_max)
     return max(since_begin, doubt.since + (pace.reconcile_after - pace.lease))
+
+
+def _needs_no_proof(work: Work) -> bool:
+    return work.is_keyed and work.bound.handler.find is None
 
 
 def unasked(case: Case) -> commands.Requeue | commands.Park:

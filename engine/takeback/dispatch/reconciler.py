@@ -129,15 +129,16 @@ class Reconciler:
         if not taken:
             return []
         doubts = read_doubts(tx, [one.intent for one in taken])
+        loaded = load(self.context, tx, [one.intent for one in taken])
         timely = []
         for one in taken:
-            not_before = ask_from(doubts[identity(one.intent)], self.pace)
+            doubt, what = doubts[identity(one.intent)], loaded[identity(one.intent)]
+            not_before = ask_from(doubt, self.pace, what)
             if one.now < not_before:
                 asks.append(Ask(intent=one.intent, at=not_before))
             else:
-                timely.append(one)
-        loaded = load(self.context, tx, [one.intent for one in timely])
-        return [(one, doubts[identity(one.intent)], loaded[identity(one.intent)]) for one in timely]
+                timely.append((one, doubt, what))
+        return timely
 
     def _step(
         self, one: Taken, what: Work | Unfit, doubt: Doubt, spared: Mapping[UUID, int]
