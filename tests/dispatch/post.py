@@ -47,6 +47,8 @@ ROWS = (
     post_row("turn", Remote(upstream=BLIND, connector="post", order_by="to", reversal=COMPENSATE)),
     post_row("asked_turn", Remote(upstream=BLIND, connector="post", order_by="to"),
              approval=Approval()),
+    post_row("held_turn", Remote(upstream=BLIND, connector="post", order_by="to",
+                                 window=seconds(60))),
 )  # fmt: skip
 
 

@@ -153,6 +153,86 @@ def test_what_has_a_not_before_takes_its_place_when_that_has_come(post, clock):
     assert refs(office.dispatcher("w2").run_once(10).works) == [planned]
 
 
+def test_one_that_waits_for_another_does_not_hold_up_what_stands_in_its_place(post, clock):
+    """The one that was amended is the later one now: each would wait for the other."""
+    office = post()
+    (first,) = office.post(1, "held_turn", to="dana")
+    waits = office.call(None, "turn", {"to": "dana", "note": "after"}, after=[first]).ref
+    amended = office.amend(None, first, {"note": "said otherwise"}).ref
+    clock.advance(60)
+    office.drain(clock)
+    office.drain(clock)
+    assert (office.state(amended), office.state(waits)) == ("succeeded", "succeeded")
+
+
+def test_what_takes_one_back_waits_for_none_that_is_still_to_come(post, clock):
+    """Neither for a window nor for what is frozen."""
+    office = post()
+    (first,) = office.post(1, "turn", to="dana")
+    office.drain(clock)
+    (held,) = office.post(1, "held_turn", to="dana")
+    due = office.call(None, "turn", {"to": "dana", "note": "more"}).ref
+    office.freeze(reason="a look", principal="dana", tool="turn")
+    restore = office.restore(None, first).ref
+
+    taken = office.dispatcher().run_once(10).works
+    assert refs(taken) == [restore]
+    settle(office, taken)
+    assert (office.state(first), office.state(held), office.state(due)) == (
+        "restored",
+        "held",
+        "due",
+    )
+
+
+def test_what_takes_one_back_goes_before_what_is_due_and_never_beside_it(post, clock):
+    office = post()
+    one, two = office.post(2, "turn", to="dana")
+    office.drain(clock)
+    (next_,) = office.post(1, "asked_turn", to="dana")
+    office.approve(None, next_, principal="robin")
+    back = [office.restore(None, ref).ref for ref in (one, two)]
+
+    order = []
+    for _ in range(3):
+        wanted = [identity(office.show(ref).entry.intent) for ref in (next_, *back)]
+        taken = office.dispatcher("w1").claim(wanted).works
+        assert office.dispatcher("w2").run_once(10).count == 0
+        order += refs(taken)
+        settle(office, taken)
+    assert order == [*back, next_]
+
+
+def test_what_takes_one_back_waits_for_what_is_under_way(post, clock):
+    office = post()
+    (first,) = office.post(1, "turn", to="dana")
+    office.drain(clock)
+    office.call(None, "turn", {"to": "dana", "note": "more"})
+    taken = office.dispatcher().run_once(10).works
+    restore = office.restore(None, first).ref
+    assert office.dispatcher("w2").run_once(10).count == 0
+    settle(office, taken)
+    assert refs(office.dispatcher("w2").run_once(10).works) == [restore]
+
+
+def test_an_undo_that_waits_for_a_person_holds_nobody_up_nor_does_its_call(post, clock):
+    """Nobody knows whether it was taken back, and only a person can find out."""
+    office = post()
+    (first,) = office.post(1, "turn", to="dana")
+    office.drain(clock)
+    restore = office.restore(None, first).ref or ""
+    settle(office, office.dispatcher().run_once(1).works, Outcome(kind="in_doubt"))
+    (second,) = office.post(1, "asked_turn", to="dana")
+    office.approve(None, second, principal="robin")
+    assert office.dispatcher("w2").run_once(10).count == 0
+
+    clock.advance(3600)
+    office.worker_of("asker", sleep=clock.advance)._sweep.run_once()
+
+    assert (office.state(first), office.state(restore)) == ("in_doubt", "parked")
+    assert refs(office.dispatcher("w2").run_once(10).works) == [second]
+
+
 def test_a_worker_that_dies_gives_the_turn_to_the_same_one_again(post, clock):
     """Claimed, and not begun: the lease ends, it is due again, and goes first."""
     office = post()

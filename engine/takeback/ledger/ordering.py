@@ -1,8 +1,10 @@
 """Orderings: of the intents that share one, one is carried out at a time, in their calls' order.
 
 It is the turn of an intent when none of its ordering is under way or in doubt, and no earlier one
-is still to come. One with a ``not_before`` takes its place when that has come; what waits for a
-person holds nobody up.
+is held or due. One with a ``not_before`` takes its place when that has come, and one that waits for
+others when it is awakened. What waits for a person holds nobody up; nor does what is in doubt since
+it is being taken back, for which its restore stands. A restore waits for no call that is still to
+come: a freeze or a window of another never holds an undo up.
 
 Two claims may each find that it is somebody's turn, when an earlier one comes back (a person's
 retry, a late commit) between their snapshots. So whoever is about to claim tries the ordering's
@@ -23,10 +25,11 @@ from takeback.ledger.transaction import Tx
 IS_IN_TURN = """(i.ordering IS NULL OR (
       SELECT o.id FROM takeback.intents AS o
       WHERE o.tenant = i.tenant AND o.ordering = i.ordering
-        AND o.state IN ('waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt')
+        AND o.state IN ('held', 'due', 'claimed', 'executing', 'in_doubt')
         AND o.id <> i.id AND o.id IS DISTINCT FROM i.restores
-        AND (o.state IN ('claimed', 'executing', 'in_doubt')
-             OR (o.id < i.id
+        AND (o.state IN ('claimed', 'executing')
+             OR (o.state = 'in_doubt' AND o.restored_via IS NULL)
+             OR (o.state IN ('held', 'due') AND o.id < i.id AND i.restores IS NULL
                  AND (o.not_before IS NULL OR o.not_before <= (SELECT takeback.now()))))
       LIMIT 1) IS NULL)"""
 """Asked for by a value and not by EXISTS, which the planner would answer by reading all of them.

@@ -141,8 +141,7 @@ INTENTS = Table(
         "ordering",
         "id",
         postgresql_where=text(
-            "ordering IS NOT NULL AND state IN "
-            "('waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt')"
+            "ordering IS NOT NULL AND state IN ('held', 'due', 'claimed', 'executing', 'in_doubt')"
         ),
     ),
     Index(

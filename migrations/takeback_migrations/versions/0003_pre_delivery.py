@@ -33,7 +33,7 @@ CREATE INDEX intents_lane ON takeback.intents (lane, priority, due_at)
     WHERE state IN ('held', 'due');
 CREATE INDEX intents_ordering ON takeback.intents (tenant, ordering, id)
     WHERE ordering IS NOT NULL
-      AND state IN ('waiting', 'held', 'due', 'claimed', 'executing', 'in_doubt');
+      AND state IN ('held', 'due', 'claimed', 'executing', 'in_doubt');
 """
 
 # Not of the projection: no event says it, and a worker that finds no row makes one.
