@@ -81,12 +81,16 @@ def refs(works: Any) -> list[str]:
     return [work.intent.ref for work in works]
 
 
-def settle(office: Office, works: Any, outcome: Outcome | None = None) -> None:
-    """The attempts have begun and ended."""
+def settle(office: Office, works: Any, *outcomes: Outcome) -> None:
+    """The attempts have begun and ended: as said, all alike or each in turn, else well."""
     executor = office.worker_of("settler")._crew._executor
     begun = [executor.begin(work, executor.monotonic() + 30) for work in works]
-    said = outcome or of_answer("done")
-    ended = [Ended(work=one, outcome=said) for one in begun if isinstance(one, Work)]
+    said = outcomes if len(outcomes) > 1 else (outcomes or (of_answer("done"),)) * len(begun)
+    ended = [
+        Ended(work=one, outcome=outcome)
+        for one, outcome in zip(begun, said, strict=True)
+        if isinstance(one, Work)
+    ]
     assert len(ended) == len(works)
     assert Settler(office.context).settle(ended) == []
 

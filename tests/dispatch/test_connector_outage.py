@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from takeback.declare import KEYED, Breaker, Connector, Remote, Tool, hours, minutes, seconds
-from takeback.dispatch.outcome import Outcome
+from takeback.dispatch.outcome import Outcome, of_answer
 from takeback.model.errors import NotDispatched, OutcomeUnknown, Rejected
 from takeback.testing import FakePayments
 from takeback.testing.payments import Charge, refund_handler
@@ -19,6 +19,7 @@ from takeback.testing.provider import ProviderFault
 from tests.dispatch.halt import Halt
 from tests.dispatch.office import Called, Office, World
 from tests.dispatch.post import BREAKER, Post, down, lane, refs, settle
+from tests.dispatch.shift import Door, Shift, eventually
 
 UNANSWERED = Outcome(kind="deferred")
 
@@ -222,6 +223,54 @@ def test_one_answer_in_between_begins_the_row_of_failures_anew(post, database_ur
     assert lane(database_url)["failures"] == 0
     settle(office, first.run_once(2).works, UNANSWERED)
     assert (lane(database_url)["failures"], lane(database_url)["opened_at"]) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("failing", "failures"), [((3, 30, 60, 90, 95), 0), ((3, 98, 99), 2), ((97, 98, 99), 3)]
+)
+def test_failures_are_in_a_row_only_where_no_answer_lies_between(
+    failing, failures, post, database_url
+):
+    """All of them were claimed at once, while nobody had heard of a failure."""
+    office = post(breaker=BREAKER)
+    office.post(100)
+    works = office.dispatcher(batch_max=100).run_once(100).works
+    ends = [UNANSWERED if n in failing else of_answer("done") for n in range(100)]
+    settle(office, works, *ends)
+    row = lane(database_url)
+    assert (row["failures"], row["opened_at"] is None) == (failures, failures < 3)
+
+
+def test_an_answer_ends_a_row_that_has_begun_after_its_claim(post, database_url):
+    office = post(breaker=BREAKER)
+    office.post(3)
+    early = office.dispatcher("w1").run_once(1).works
+    settle(office, office.dispatcher("w2").run_once(2).works, UNANSWERED)
+    assert lane(database_url)["failures"] == 2
+    settle(office, early)
+    assert lane(database_url)["failures"] == 0
+
+
+@pytest.mark.parametrize("late", [TimeoutError(), NotDispatched("refused")], ids=repr)
+def test_an_attempt_that_hangs_is_one_failure_whatever_comes_of_it(late, post, world, database_url):
+    door = Door()
+
+    def hang(called: Called) -> Any:
+        door.wait()
+        raise late
+
+    world.on["letter"] = hang
+    office = post(breaker=BREAKER)
+    (ref,) = office.post(1)
+    with Shift(office) as shift:
+        door.knocked()
+        shift.watch.seconds += 60
+        eventually(lambda: lane(database_url)["failures"] == 1, "it is given up and told")
+        door.open()
+        crew = shift.worker._crew
+        eventually(lambda: not crew._late and not crew._done, "its end has been seen")
+    assert office.state(ref) in ("in_doubt", "failed")
+    assert lane(database_url)["failures"] == 1
 
 
 def test_while_all_is_well_an_answer_writes_nothing(post, database_url):

@@ -1,15 +1,17 @@
 """Attempts that hang, end late or are cut short, and who has to wait for them: nobody."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from takeback.declare import BLIND, Remote
+from takeback.dispatch.crew import BESIDE_MIN
 from takeback.dispatch.pace import GRACE_SECONDS, Pace, check_pace
 from takeback.model.errors import InvalidSettings, NotDispatched, Rejected
 from tests.dispatch.office import Office, World, row
-from tests.dispatch.shift import Door, Shift, Watch, eventually
+from tests.dispatch.shift import SECONDS_MAX, Door, Shift, Watch, eventually
 
 OVERDUE_SECONDS = 20.0 + GRACE_SECONDS + 1.0
 
@@ -152,6 +154,26 @@ def test_a_worker_that_must_stop_at_once_says_what_it_leaves_in_doubt(office, wo
         shift.join()
 
         assert (office.state(ref), causes(office, ref)) == ("in_doubt", ["interrupted"])
+
+
+def test_what_a_stop_leaves_in_doubt_is_written_down_before_it_returns(office, world, door):
+    """However many it is: nothing is left to be written beside whoever stops."""
+    world.on["send_letter"] = lambda called: door.wait()
+    refs = [office.call(None, "send_letter", {"to": f"dana-{n}"}).ref for n in range(BESIDE_MIN)]
+    watch = Watch()
+    pace = Pace(concurrency=BESIDE_MIN, stop_seconds_max=5.0)
+    worker = office.worker_of("w1", pace=pace, monotonic=watch)
+    crew = worker._crew
+    crew.take_on(worker._dispatcher.run_once(BESIDE_MIN).works, watch() + 30.0)
+    door.knocked(BESIDE_MIN)
+    with ThreadPoolExecutor(1) as thread:
+        stopped = thread.submit(crew.stop)
+        eventually(lambda: crew._is_stopping, "it stops")
+        watch.seconds += 6.0
+        assert stopped.result(SECONDS_MAX) == BESIDE_MIN
+    assert (crew.open, crew._clerk) == (0, None)
+    crew.leave()
+    assert {office.state(ref) for ref in refs} == {"in_doubt"}
 
 
 @pytest.mark.parametrize("seconds, allowed", [(28.9, True), (29.0, False), (30.0, False)])

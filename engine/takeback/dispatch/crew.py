@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from takeback.client.context import Context
 from takeback.dispatch.executor import Ended, Executor
@@ -136,7 +136,7 @@ class Crew:
         """
         ended = [*self._ended(seconds), *self._overdue()]
         self._open += ended
-        hurries = seconds == 0.0 and len(self._open) >= BESIDE_MIN
+        hurries = seconds == 0.0 and len(self._open) >= BESIDE_MIN and not self._is_stopping
         written = self._collected()
         if self._open and (ended or self._monotonic() >= self._open_again_at):
             group, self._open = self._open, []
@@ -181,7 +181,7 @@ class Crew:
         settled = 0
         while (self._tasks or self.open) and self._monotonic() < stop_at:
             settled += self._look_and_wait(stop_at)
-        if self._tasks:
+        if self._tasks or self._beside is not None:
             self._leave_running()
             settled += self._look_and_wait(stop_at)
         if self._open:
@@ -260,10 +260,11 @@ class Crew:
         return self._end_broken(hand.task, problem)
 
     def _end(self, task: Task, ended: Ended | None) -> list[Ended]:
+        is_late = id(task) not in self._tasks
         self._let_go(task)
         is_settled = ended is not None and ended.outcome is SETTLED
         self._settled_apart += is_settled
-        return [] if ended is None or is_settled else [ended]
+        return [] if ended is None or is_settled else [replace(ended, is_late=is_late)]
 
     def _end_broken(self, task: Task, problem: BaseException) -> list[Ended]:
         """An attempt that ended in SystemExit or the like is in doubt as any other.
@@ -271,13 +272,15 @@ class Crew:
         What could not even begin, and not for want of the database, waits for its lease to end:
         handed back, it would only come again at once. So does a Local effect, which is undone then.
         """
+        is_late = id(task) not in self._tasks
         begun = self._let_go(task)
         logger.error("attempt_broke", ref=task.work.intent.ref, exc_info=problem)
         if begun is None and isinstance(problem, errors.Unavailable):
             return [Ended(work=task.work, outcome=INTERRUPTED)]
         if begun is None:
             return []
-        return [Ended(work=begun, outcome=Outcome(kind="in_doubt", cause="exception"))]
+        outcome = Outcome(kind="in_doubt", cause="exception")
+        return [Ended(work=begun, outcome=outcome, is_late=is_late)]
 
     def _let_go(self, task: Task) -> Work | None:
         """The task is over: the work as it had begun, None where it had not, or is Local."""
@@ -346,7 +349,8 @@ class Crew:
         self._open_again_at = self._monotonic()
 
     def _leave_running(self) -> None:
-        logger.warning("stopped_while_executing", attempts=len(self._tasks))
+        if self._tasks:
+            logger.warning("stopped_while_executing", attempts=len(self._tasks))
         for future, hand in list(self._hands.items()):
             task = hand.task
             if task is not None and task.running is not None:

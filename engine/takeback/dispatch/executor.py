@@ -29,10 +29,11 @@ BEGIN_PAUSES = (0.05, 0.2, 0.5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A finished attempt on its way to the ledger."""
+    """A finished attempt on its way to the ledger; ``is_late``: it had been given up before."""
 
     work: Work
     outcome: Outcome
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,10 +112,8 @@ class Governor:
         return lanes_.take(lane, connector, self._now, count, probe_until=probe_until)
 
     def _governed(self, work: Work) -> Work:
-        lane = self._held.get(work.intent.lane)
-        if lane is None or not lane.failures:
-            return work
-        return replace(work, is_doubted=True, is_probe=self._rooms[lane.name].is_probe)
+        room = self._rooms.get(work.intent.lane)
+        return replace(work, is_probe=True) if room is not None and room.is_probe else work
 
 
 def _probe_span(context: Context, pace: Pace, name: str) -> timedelta:

@@ -11,7 +11,7 @@ fails an intent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -37,40 +37,55 @@ PATIENCE = timedelta(seconds=2)
 """A claim holds a connector's row for milliseconds; whoever holds it longer is not waited for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The outcomes that mean something else behind a breaker, by the ``id`` of what ended.
+
+    Of those that proved that nothing happened it is known then how many attempts count.
+    ``failing`` are the lanes in which the last attempts before these were not answered.
+    """
+
+    outcomes: Mapping[int, Outcome]
+    failing: Collection[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """Listens for one worker; each ``tell`` is one transaction."""
 
     context: Context
 
-    def judged(self, tx: Tx, ended: Sequence[Ended]) -> Mapping[int, Outcome]:
-        """The outcomes that mean something else behind a breaker, by the ``id`` of what ended.
-
-        Of those that proved that nothing happened it is known then how many attempts count.
-        """
-        guarded = [one for one in ended if self._is_guarded(one)]
-        deferred = [identity(one.work.intent) for one in guarded if _is_deferred(one)]
-        if not deferred:
-            return {}
+    def judge(self, tx: Tx, ended: Sequence[Ended]) -> Judged:
+        """What ``ended`` means behind breakers, as these stand now."""
+        guarded = self._guarded(ended)
+        if not guarded:
+            return Judged(outcomes={}, failing=())
         rows = read_lanes(tx, {one.work.intent.lane for one in guarded})
+        failing = {lane.name for lane in rows if lane.failures}
         failures = {lane.name: lane.failures for lane in rows}
-        spared = attempts_spared(tx, deferred)
-        judged = {}
+        deferred = [identity(one.work.intent) for one in guarded if _is_deferred(one)]
+        spared = attempts_spared(tx, deferred) if deferred else {}
+        outcomes = {}
         for one in guarded:
             intent, heard = one.work.intent, heard_in(one.outcome)
             before = failures.get(intent.lane, 0)
             if _is_deferred(one):
                 counted = intent.attempt - spared.get(intent.id, 0) - (before > 0)
-                judged[id(one)] = replace(
+                outcomes[id(one)] = replace(
                     one.outcome, attempts=max(counted, 1), is_spared=before > 0
                 )
             if heard != "nothing":
                 failures[intent.lane] = before + 1 if heard == "unanswered" else 0
-        return judged
+        return Judged(outcomes=outcomes, failing=failing)
 
-    def tell(self, ended: Sequence[Ended]) -> None:
-        """Tells the breakers what ``ended`` says of their providers, where that is news."""
-        news = [one for one in ended if self._is_guarded(one) and _is_news(one)]
+    def tell(self, ended: Sequence[Ended], failing: Collection[str]) -> None:
+        """Tells the breakers what ``ended`` says of their providers, where that is news.
+
+        An answer, where all had been answered before, is none.
+        """
+        guarded = self._guarded(ended)
+        lanes = {one.work.intent.lane for one in guarded if _is_unanswered(one)} | {*failing}
+        news = [one for one in guarded if one.work.intent.lane in lanes]
         if not news:
             return
         try:
@@ -98,9 +113,17 @@ class Listener:
         for lane in changed:
             _log(before[lane.name], lane)
 
-    def _is_guarded(self, one: Ended) -> bool:
-        connector = connector_of(self.context, one.work)
-        return connector is not None and connector.breaker is not None
+    def _guarded(self, ended: Sequence[Ended]) -> list[Ended]:
+        """Those behind a breaker. One that had been given up was told then: only its answer is
+        heard.
+        """
+        return [
+            one
+            for one in ended
+            if (connector := connector_of(self.context, one.work)) is not None
+            and connector.breaker is not None
+            and not (one.is_late and _is_unanswered(one))
+        ]
 
 
 def heard_in(outcome: Outcome) -> Heard:
@@ -123,9 +146,8 @@ def _is_deferred(one: Ended) -> bool:
     return one.outcome.kind == "deferred"
 
 
-def _is_news(one: Ended) -> bool:
-    """An answer, where all had been answered before, is none."""
-    return heard_in(one.outcome) == "unanswered" or one.work.is_doubted
+def _is_unanswered(one: Ended) -> bool:
+    return heard_in(one.outcome) == "unanswered"
 
 
 def _log(before: Lane, after: Lane) -> None:

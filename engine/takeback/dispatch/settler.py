@@ -49,9 +49,9 @@ class Settler:
         """
         try:
             with self.context.database.transaction() as tx:
-                ended_as = self._listener.judged(tx, ended)
+                judged = self._listener.judge(tx, ended)
                 others = self._settle_plain(tx, ended)
-                left = self._settle_free(tx, others, ended_as) if others else []
+                left = self._settle_free(tx, others, judged.outcomes) if others else []
         except errors.Unavailable:
             raise
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
@@ -59,7 +59,7 @@ class Settler:
                 return [left for one in ended for left in self.settle([one])]
             return self._settle_bare(ended[0], problem)
         open_ = {id(one) for one in left}
-        self._listener.tell([one for one in ended if id(one) not in open_])
+        self._listener.tell([one for one in ended if id(one) not in open_], judged.failing)
         return left
 
     @property

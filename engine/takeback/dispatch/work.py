@@ -68,8 +68,8 @@ class Work:
     ``face`` is called with ``given``: the arguments, or for a restore the Original. ``original`` is
     the intent that a restore takes back, as it was read; ``canonical`` are the arguments as they
     are stored and compared, empty for a restore. ``foreseen`` is what a person was told that it
-    would affect, None where they were told nothing. It ``is_doubted`` when the last attempt through
-    its connector was not answered as it was claimed, and ``is_probe`` when it is to find out more.
+    would affect, None where they were told nothing. It ``is_probe`` when it is to find out whether
+    the provider of a paused connector answers again.
     """
 
     intent: Intent
@@ -79,7 +79,6 @@ class Work:
     original: Intent | None = None
     canonical: Mapping[str, Any] = field(default_factory=dict)
     foreseen: Mapping[str, Any] | None = None
-    is_doubted: bool = False
     is_probe: bool = False
 
     @property
