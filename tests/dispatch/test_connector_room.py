@@ -19,6 +19,36 @@ from tests.dispatch.post import Post, instants, lane, refs, settle
 ROOT = Path(__file__).parents[2]
 
 
+def test_who_wakes_others_sees_the_room_while_a_claim_holds_it(post, database_url):
+    office = post(concurrency=4)
+    office.post(3)
+    wakes = office.dispatcher("ticker")
+    assert len(wakes.waiting(10).due) == 3
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT FROM takeback.connectors FOR UPDATE")
+        assert len(wakes.waiting(10).due) == 3
+
+
+def test_who_claims_by_id_keeps_no_connector_from_others_but_its_own(
+    post, database_url, world, observer
+):
+    other = post(concurrency=4)
+    (note,) = other.post(1, "note")
+    (letter,) = other.post(1)
+    wanted = [identity(other.show(note).entry.intent)]
+    halt = Halt(observer, at="before COMMIT")
+    with (
+        halt.watching(Post(database_url, world, concurrency=4)) as office,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        held = thread.submit(office.dispatcher("w1").claim, wanted)
+        halt.wait()
+        beside = other.dispatcher("w2").run_once(10).works
+        halt.go()
+        assert refs(held.result().works) == [note]
+    assert refs(beside) == [letter]
+
+
 def test_no_more_are_under_way_than_the_concurrency_says_whoever_claims(
     post, database_url, world, clock
 ):

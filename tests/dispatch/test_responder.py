@@ -13,7 +13,12 @@ import pytest
 
 from takeback.declare import BLIND, PER_TENANT, Limit, Remote
 from takeback.dispatch.pace import Pace
-from takeback.dispatch.responder import Responder
+from takeback.dispatch.responder import (
+    LEFT_SECONDS,
+    LEFT_SECONDS_MAX,
+    LEFT_TIMES_MAX,
+    Responder,
+)
 from takeback.dispatch.work import Identity, identity
 from takeback.ledger.limiting import scope_lock
 from takeback.model.errors import InvalidSettings
@@ -204,6 +209,30 @@ def test_what_is_due_and_passed_by_for_a_moment_is_asked_for_again(database_url:
     respond.watch.seconds += 0.1
     assert woken.result(SECONDS_MAX)
     assert office.state(ref) == "succeeded"
+    respond.stop()
+    office.close()
+
+
+def test_for_what_finds_no_room_somebody_else_is_woken_and_not_for_ever(
+    database_url: str, world: World
+):
+    office = Post(database_url, world, concurrency=1)
+    office.post(1, to="in the way")
+    assert office.dispatcher("other").run_once(1).count == 1
+    (ref,) = office.post(1, "parcel")
+    respond = Respond(office)
+    kept = respond.responder._handed
+    respond.start()
+
+    def tried() -> bool:
+        """It is kept for a moment, and that moment passes."""
+        woken = respond.wake(ref)
+        eventually(lambda: any(one.at > one.handed_at for one in list(kept)), "it is kept")
+        respond.watch.seconds += LEFT_SECONDS_MAX + LEFT_SECONDS
+        return woken.result(SECONDS_MAX)
+
+    assert [tried() for _ in range(LEFT_TIMES_MAX + 1)] == [False] * LEFT_TIMES_MAX + [True]
+    assert office.state(ref) == "due"
     respond.stop()
     office.close()
 

@@ -127,6 +127,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "lock_doubtful": {"tools": TOOLS, "limit": 100, "tenant": None},
     "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
+    "lanes_wanted": {"tenants": [TENANT], "ids": [ID]},
     "lock_lanes": {"names": ["lane-7"], "idle_ms": "10000"},
     "lock_lapsed": {"limit": 100, "tenant": None},
     "lock_overdue": {"tenant": None, "tool": "a", "run": None, "limit": 100},
@@ -263,7 +264,8 @@ BOUNDED = frozenset(
         ),
         *("plant_row", "write_row", "record", "record_many", "history"),
         # There are as many lanes as connectors, and as much under way as workers hold.
-        *("attempts_spared", "await_lanes", "in_flight", "lock_lanes", "read_lanes"),
+        *("attempts_spared", "await_lanes", "in_flight", "lanes_wanted", "lock_lanes"),
+        "read_lanes",
         *("register_lanes", "write_lanes"),
         # A limit sums up what lies within its own time; a thaw ends the freezes of one scope.
         *("enter_limits", "limit_rows_foreseen", "limit_standing", "limit_usage", "thaw"),

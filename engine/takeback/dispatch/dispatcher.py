@@ -108,7 +108,7 @@ class Dispatcher:
         lane has no room for is among the ``left``.
         """
         with self.context.database.transaction() as tx:
-            rooms = self._governor.rooms(tx)
+            rooms = self._governor.rooms_for(tx, wanted)
             due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
             kept = fitting(due, rooms)
             claimed = self._claim_taken(tx, kept)
@@ -138,7 +138,7 @@ class Dispatcher:
         with self.context.database.transaction() as tx:
             if not self._queues.has_looked:
                 self._look(tx)
-            queues = self._queues.to_claim(self._governor.rooms(tx), limit)
+            queues = self._queues.to_claim(self._governor.rooms_seen(tx), limit)
             return waiting(tx, self._tools, queues, tenant=self.tenant)
 
     @property

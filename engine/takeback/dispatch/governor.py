@@ -9,7 +9,7 @@ describes is asked about nowhere and costs nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -17,8 +17,15 @@ from takeback.client.context import Context
 from takeback.declare import Connector, Remote
 from takeback.dispatch.lane import Room
 from takeback.dispatch.pace import GRACE_SECONDS, Pace
-from takeback.dispatch.work import Work
-from takeback.ledger.governing import lock_lanes, read_traffic, register_lanes, write_lanes
+from takeback.dispatch.work import Identity, Work
+from takeback.ledger.governing import (
+    lanes_of,
+    lock_lanes,
+    read_lanes,
+    read_traffic,
+    register_lanes,
+    write_lanes,
+)
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import lane as lanes_
@@ -53,12 +60,28 @@ class Governor:
 
     def rooms(self, tx: Tx) -> Mapping[str, Room]:
         """The room of each lane that has a row; their rows are locked until ``tx`` ends."""
+        return self._opened(tx, self._connectors, lock_lanes)
+
+    def rooms_for(self, tx: Tx, wanted: Sequence[Identity]) -> Mapping[str, Room]:
+        """The same of the lanes that ``wanted`` go through, and of no other."""
         if not self._connectors:
+            return {}
+        return self._opened(tx, self._connectors.keys() & lanes_of(tx, wanted), lock_lanes)
+
+    def rooms_seen(self, tx: Tx) -> Mapping[str, Room]:
+        """The room of each lane as it stands, for who claims nothing: no row is locked."""
+        return self._opened(tx, self._connectors, read_lanes)
+
+    def _opened(
+        self, tx: Tx, names: Collection[str], read: Callable[[Tx, Collection[str]], list[Lane]]
+    ) -> Mapping[str, Room]:
+        self._held, self._rooms = {}, {}
+        if not names:
             return {}
         if not self._is_registered:
             register_lanes(tx, self._connectors.values())
-        self._held = {lane.name: lane for lane in lock_lanes(tx, self._connectors)}
-        self._is_registered = len(self._held) == len(self._connectors)
+        self._held = {lane.name: lane for lane in read(tx, names)}
+        self._is_registered = len(self._held) == len(names)
         traffic = read_traffic(tx, self._held)
         self._now = traffic.now
         self._rooms = {
@@ -70,7 +93,7 @@ class Governor:
             )
             for name, lane in self._held.items()
         }
-        return {name: self._told(name) for name in self._connectors}
+        return {name: self._told(name) for name in names}
 
     def took(self, tx: Tx, works: Sequence[Work]) -> list[Work]:
         """Takes ``works`` out of their rooms; answers with them, as they are governed."""

@@ -5,7 +5,7 @@ thread claims what has been handed over meanwhile, in one statement, and settles
 attempts run on the crew's threads. What nobody may claim now is no work: a wake-up that is late,
 doubled or wrong costs a look. While the database is away the ids are kept, and asked for again; for
 a moment those too that are due and passed by: a sum of theirs is being added up, or their lane has
-no room.
+no room. After that somebody else is woken for them, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ LEFT_SECONDS = 0.05
 """How soon something is asked for again that is due and was passed by."""
 
 LEFT_SECONDS_MAX = 0.5
-"""So long it is asked for again; then whoever waits goes on, and somebody else is woken later."""
+"""So long it is asked for again; then whoever waits goes on, and somebody else is to be woken."""
+
+LEFT_TIMES_MAX = 20
+"""So often in a row somebody else is woken for it; after that the ticker finds it again."""
+
+LEFT_KEPT_MAX = 10_000
+"""Of so many it is known how often they were passed by."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +77,7 @@ class Responder:
         self._monotonic = monotonic
         self._handed: deque[Errand] = deque()
         self._running: dict[Identity, list[Future[bool]]] = {}
+        self._left: dict[Identity, int] = {}
         self._bell = threading.Condition()
         self._is_stopping = False
         self._troubles = 0
@@ -90,7 +97,8 @@ class Responder:
     def carry_out(self, wanted: Identity) -> bool:
         """Returns when there is nothing more to do for it here; from any thread.
 
-        False when the responder stopped before it was claimed: somebody else has to be woken.
+        False when the responder stopped before it was claimed, or passed it by although it is due:
+        somebody else has to be woken.
         """
         done: Future[bool] = Future()
         now = self._monotonic()
@@ -184,8 +192,18 @@ class Responder:
                 one.at = before + LEFT_SECONDS
                 with self._bell:
                     self._handed.append(one)
+            elif one.wanted in left and self._is_to_pass_on(one.wanted):
+                one.done.set_result(False)
             else:
+                self._left.pop(one.wanted, None)
                 self._running.setdefault(one.wanted, []).append(one.done)
+
+    def _is_to_pass_on(self, wanted: Identity) -> bool:
+        """Whether somebody else is to be woken, who may find room for it; not for ever."""
+        if len(self._left) >= LEFT_KEPT_MAX:
+            self._left.clear()
+        self._left[wanted] = self._left.get(wanted, 0) + 1
+        return self._left[wanted] <= LEFT_TIMES_MAX
 
     def _answer(self) -> None:
         """Lets those go on whose intent is in nobody's hands here any more."""

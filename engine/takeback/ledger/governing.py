@@ -84,6 +84,18 @@ WHERE c.name = ANY(CAST(:names AS text[]))
 """),
 )
 
+LANES_WANTED = Statement(
+    name="lanes_wanted",
+    sentence="Says through which lanes some intents go.",
+    index="intents_pkey",
+    lock="none",
+    text=text("""
+SELECT i.lane
+FROM unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
+JOIN takeback.intents AS i ON i.tenant = w.tenant AND i.id = w.id
+"""),
+)
+
 WRITE_LANES = Statement(
     name="write_lanes",
     sentence="Writes connectors that are locked.",
@@ -169,6 +181,12 @@ def await_lanes(tx: Tx, names: Collection[str]) -> list[Lane]:
 def read_lanes(tx: Tx, names: Collection[str]) -> list[Lane]:
     """Those of ``names`` that there are, as they stand."""
     return [lane_of(row) for row in tx.rows(READ_LANES, {"names": sorted(names)})]
+
+
+def lanes_of(tx: Tx, intents: Sequence[tuple[str, UUID]]) -> set[str]:
+    """The names of the lanes that ``intents`` (tenant, id) go through."""
+    parameters = {"tenants": [t for t, _ in intents], "ids": [str(id_) for _, id_ in intents]}
+    return {lane for (lane,) in tx.rows(LANES_WANTED, parameters)}
 
 
 def write_lanes(tx: Tx, lanes: Sequence[Lane]) -> None:
