@@ -34,7 +34,7 @@ def log_of(events: Sequence[Event]) -> list[Stored]:
             "version": version,
             "position": version * 10,
             "kind": event.KIND,
-            "schema": event.SCHEMA,
+            "schema": event.schema,
             "at_us": micros(THEN),
             "payload": encode(event),
         }

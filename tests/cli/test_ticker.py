@@ -109,6 +109,14 @@ def test_a_worker_that_is_embedded_does_not_look_for_the_broker(
     assert listed == {ref: "succeeded"}
 
 
+def test_a_ticker_which_asks_by_the_handlers_of_the_app_is_bound_to_the_memory_that_is_set(
+    woken: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_MEMORY_MB", "64")
+    said = process("ticker", "--json")
+    assert said.exit == 2 and "memory_mb is 64; this process needs" in said.out + said.err
+
+
 def test_the_actors_without_a_broker_or_with_times_that_contradict_do_not_start(
     woken: Terminal, monkeypatch: pytest.MonkeyPatch
 ):

@@ -89,6 +89,14 @@ def test_a_batch_stands_where_single_calls_do(app, desk):
     assert {placed(desk, one.ref) for one in app.call_many(None, calls)} == {single}
 
 
+def test_what_takes_back_a_call_that_says_nothing_stands_where_the_release_before_reads_it(
+    app, desk
+):
+    ref = app.call(None, "knock", {"number": 1, "customer": "C-1"}).ref
+    desk.work(app)
+    assert placed(desk, app.restore(None, ref).ref) == Placed("", 0, None)
+
+
 def test_a_compensation_goes_where_the_call_went_and_first(app, desk):
     ref = app.call(None, "pay", {"number": 1, "customer": "C-1"}).ref
     desk.work(app)

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from takeback.client.braking import Stopped
+from takeback.dispatch.brake import FRESH_SECONDS
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.outcome import INTERRUPTED
 from takeback.dispatch.pace import Pace
@@ -179,6 +180,56 @@ def test_a_worker_hands_back_what_it_may_not_begin_and_does_not_come_back_to_it(
     assert worker.run(drain=True).performed == 0
     assert office.kinds(ref) == ["recorded", "claimed", "handed_back"]
     assert world.calls == []
+
+
+def test_what_was_begun_with_its_claim_and_stands_in_line_is_not_called_once_it_is_frozen(
+    office, world, clock
+):
+    """The worker is at the first of twenty when a person stops the tool: after that none is."""
+    refs = [office.call(None, "pay", {"to": f"P-{n}"}).ref for n in range(20)]
+    for n in range(3):
+        office.call(None, "charge", {"to": f"C-{n}"})
+    watch = Watch()
+    began: list[Any] = []
+
+    def call(called: Any) -> Any:
+        if not began:
+            began.extend(office.freeze(tool="pay", **WHY).begun)
+            watch.seconds += 2 * FRESH_SECONDS
+        return world.arrive(called)
+
+    world.on["pay"] = call
+    worker = office.worker_of("w1", sleep=clock.advance, monotonic=watch, concurrency=1)
+    claimed = worker._dispatcher.run_once(100)
+    worker._crew.take_on(claimed.works, watch() + Pace().lease.total_seconds())
+
+    assert worker.run(drain=True).performed == 4
+    assert set(began) == set(refs), "all had begun, and were named"
+    assert [one.tool for one in world.calls] == ["pay", "charge", "charge", "charge"]
+    assert [office.state(ref) for ref in refs[1:]] == ["due"] * 19
+    assert office.kinds(refs[1])[-2:] == ["attempt_began", "deferred"]
+
+    office.thaw(tool="pay", reason="mended", principal="dana")
+    clock.advance(60)
+    office.worker_of("w1", sleep=clock.advance).run(drain=True)
+    assert len(world.calls) == 23 and len(world.effects) == 23
+
+
+def test_of_what_was_begun_nothing_that_stood_in_line_is_called_while_the_database_is_away(
+    office, world
+):
+    """Nobody knows then whether it is frozen: it is handed back, and asked about once for all."""
+    refs = [office.call(None, "pay", {"to": f"P-{n}"}).ref for n in range(3)]
+    claimed = office.worker_of("w1")._dispatcher.run_once(100)
+    nowhere = Office("postgresql://postgres@127.0.0.1:1/postgres", world)
+    watch = Watch()
+    executor = Executor(context=nowhere.context, pace=Pace(), monotonic=watch)
+    watch.seconds = 2 * FRESH_SECONDS
+
+    ended = [executor.begin(work, Pace().lease.total_seconds()) for work in claimed.works]
+
+    assert [one.outcome for one in ended if isinstance(one, Ended)] == [INTERRUPTED] * len(refs)
+    nowhere.close()
 
 
 def test_a_local_effect_in_an_open_transaction_is_waited_for(database_url, office, brake):

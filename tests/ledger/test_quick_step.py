@@ -92,11 +92,11 @@ def expected(before: Intent, stored: Sequence[Stored], decided: Sequence[Event])
             version=intent.version + 1,
             position=one.position,
             kind=event.KIND,
-            schema=event.SCHEMA,
+            schema=event.schema,
             at_us=one.at_us,
             payload=encode(event),
         )
-        assert (one.payload, one.schema, one.hash) == (encode(event), event.SCHEMA, link)
+        assert (one.payload, one.schema, one.hash) == (encode(event), event.schema, link)
         assert (one.tenant, one.intent_id, one.version) == (
             intent.tenant, intent.id, intent.version + 1,
         )  # fmt: skip

@@ -59,10 +59,21 @@ def test_the_first_hash_is_taken_as_the_model_takes_it(connect: Connect, scribe:
         version=1,
         position=stored.position,
         kind="intent.recorded",
-        schema=3,
+        schema=2,
         at_us=micros(minted.recorded_at),
         payload=stored.payload,
     )
+
+
+def test_each_of_a_batch_is_written_in_the_lowest_schema_that_holds_it(
+    connect: Connect, scribe: Scribe
+):
+    tx = connect()
+    entries = [scribe.entry(), scribe.entry(lane="cable"), scribe.entry()]
+    minted = record_many(tx, entries)
+    stored = [events_of(tx, minted[place].id)[0] for place in range(3)]
+    assert [one.schema for one in stored] == [2, 3, 2]
+    assert [one.fact().event for one in stored] == [entry.event for entry in entries]
 
 
 def test_ids_are_of_version_seven_and_grow_with_the_clock(connect: Connect, scribe: Scribe):

@@ -187,7 +187,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "tenant": TENANT,
         "genesis": bytes(32),
         "calls": json.dumps([{"ordinal": 0, "key": "k1:a", "state": "due"}]),
-        "schema": 3,
     },
     "read_doubts": {"tenants": [TENANT], "ids": [ID], "epochs": [0]},
     "read_lanes": {"names": ["lane-7"]},

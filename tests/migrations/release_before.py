@@ -1,6 +1,8 @@
 """The library of the release before, as far as a database notices it: its statements, word by word.
 
-``statements_0002.json`` holds every statement that it says, by name, as the driver is given it.
+``statements_0002.json`` holds every statement that it says, by name, as the driver is given it, and
+``accepted_0002.json`` every payload that it can read: of each kind and schema the fields, all of
+which have to be there and no other, with the words that a closed one may hold.
 """
 
 import json
@@ -28,6 +30,9 @@ from tests.ledger.scribe import Entry
 STATEMENTS: dict[str, str] = json.loads(
     (Path(__file__).parent / "statements_0002.json").read_text()
 )
+ACCEPTED: dict[str, dict[str, list[str] | None]] = json.loads(
+    (Path(__file__).parent / "accepted_0002.json").read_text()
+)
 WIDTH = 34
 TOOLS = json.dumps({"send_customer_email": 1})
 LATER_FIELDS = frozenset({"lane", "priority", "ordering"})
@@ -49,6 +54,15 @@ def connected(url: str) -> Iterator["ReleaseBefore"]:
     """A process of the release before; its last transaction is committed at the end."""
     with psycopg.connect(url) as tx:
         yield ReleaseBefore(tx)
+
+
+def is_read(kind: str, schema: int, payload: str) -> bool:
+    """Whether that release can read an event that is stored so; else its log is corrupt."""
+    accepted = ACCEPTED.get(f"{kind} {schema}")
+    fields = json.loads(payload)
+    if accepted is None or fields.keys() != accepted.keys():
+        return False
+    return all(words is None or fields[name] in words for name, words in accepted.items())
 
 
 def payload_of(event: Event) -> str:

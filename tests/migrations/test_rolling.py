@@ -13,17 +13,19 @@ import psycopg
 import pytest
 
 import takeback_migrations
-from takeback.declare import BLIND, Remote
+from takeback.client.batching import Call
+from takeback.declare import BLIND, HIGH, Remote
 from takeback.model import command as commands
 from takeback.model.decide import decide
 from takeback.model.intent import State, instant
 from tests.audit.ledger import BEGIN, CLAIM, proved
 from tests.dispatch.clock import Clock
 from tests.dispatch.halt import Halt
-from tests.dispatch.office import Office, World, row
+from tests.dispatch.office import ROWS as OFFICE
+from tests.dispatch.office import Office, World, make_cases, row
 from tests.ledger.scribe import intent_of
 from tests.migrations import release_before
-from tests.migrations.release_before import WIDTH, ReleaseBefore, connected, intent_in
+from tests.migrations.release_before import WIDTH, ReleaseBefore, connected, intent_in, is_read
 
 SUCCEED = commands.Succeed(result=None, affected_count=1)
 TO = "dana@example.com"
@@ -75,8 +77,8 @@ def carry(old: ReleaseBefore, locked: Any, *given: commands.Command) -> None:
         locked = old.lock(UUID(locked[1]))
 
 
-def call(new: Office, order: str) -> str:
-    return new.call(None, "send_customer_email", {"to": order}).ref or ""
+def call(new: Office, order: str, tool: str = "send_customer_email") -> str:
+    return new.call(None, tool, {"to": order}).ref or ""
 
 
 def test_workers_of_both_releases_share_a_queue_and_do_nothing_twice(
@@ -180,6 +182,49 @@ def test_an_intent_that_one_release_claims_at_this_moment_is_passed_by_by_the_ot
                 assert claiming.result().count == 1
         assert old.lock_due() == []
     assert new.kinds(ref).count("claimed") == 1
+
+
+def unread(url: str) -> set[tuple[str, int]]:
+    """What lies in the log and can't be read by the release before."""
+    with psycopg.connect(url) as tx:
+        stored = tx.execute("SELECT kind, schema, payload FROM takeback.events").fetchall()
+    return {
+        (kind, schema) for kind, schema, payload in stored if not is_read(kind, schema, payload)
+    }
+
+
+def test_whatever_this_release_records_by_itself_is_read_by_the_one_before(url, world, clock):
+    """Until connectors, priorities or orderings are declared."""
+    make_cases(url)
+    rows = tuple(one for one in OFFICE if one.name != "telex")
+    new = Office(url, world, rows=rows, pause=clock.advance)
+    world.on["ship"] = lambda called: 1 / 0
+    world.on["wire"] = lambda called: 1 / 0
+
+    new.call_many(None, [Call(tool="send_letter", arguments={"to": f"O-{n}"}) for n in range(3)])
+    refs = {one.name: call(new, one.name, one.name) for one in rows}
+    new.approve(None, refs["grant"], principal="dana")
+    new.deny(None, refs["open_case"], principal="dana", reason="no")
+    new.restore(None, refs["hold_letter"])
+    new.restore(None, refs["file_case"])
+    new.freeze(tool="charge", reason="why", principal="dana")
+    clock.advance(5)
+    new.thaw(tool="charge", reason="so", principal="dana")
+    clock.advance(5)
+    new.worker_of("new", sleep=clock.advance).run(drain=True)
+    new.restore(None, refs["pay"])
+    clock.advance(60)
+    new.worker_of("new", sleep=clock.advance).run(drain=True)
+
+    states = {tool: new.state(ref) for tool, ref in refs.items()}
+    assert (states["pay"], states["ship"], states["grant"]) == ("restored", "parked", "succeeded")
+    assert unread(url) == set()
+    new.close()
+    urgent = row("send_letter", Remote(upstream=BLIND, priority=HIGH))
+    declared = Office(url, world, rows=(urgent,))
+    declared.call(None, "send_letter", {"to": "robin"})
+    declared.close()
+    assert unread(url) == {("intent.recorded", 3)}
 
 
 def test_what_the_release_before_held_leaves_with_the_workers_of_this_one(

@@ -6,7 +6,7 @@ are added and never changed: each is an event in somebody's database.
 
 import json
 from contextlib import suppress
-from dataclasses import FrozenInstanceError, asdict, fields
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from takeback.model import command as commands
 from takeback.model import event as events
 from takeback.model.errors import LedgerCorrupt
-from takeback.model.event import EVENTS, UPCASTERS, decode, encode, upcast
+from takeback.model.event import EVENTS, decode, encode
 from takeback.model.evolve import evolve
+from takeback.model.upcasting import UPCASTERS, Upcaster, upcast
 from tests.model.history import SITUATIONS, facts, situation
 
 GOLDEN = Path(__file__).parent / "golden" / "events.jsonl"
@@ -129,8 +130,20 @@ def test_an_event_ever_written_is_read_as_it_was_meant(line):
 @pytest.mark.parametrize("line", LINES, ids=line_of)
 def test_an_event_of_today_is_written_to_the_byte_as_it_was(line):
     event = decode(line["kind"], line["schema"], line["payload"])
-    if line["schema"] == event.SCHEMA:
+    if line["schema"] == event.schema:
         assert encode(event) == line["payload"]
+
+
+PLAIN = next(n["payload"] for n in LINES if (n["kind"], n["schema"]) == ("intent.recorded", 2))
+
+
+@pytest.mark.parametrize("said", [{"lane": "cable"}, {"priority": 1}, {"ordering": "a" * 64}])
+def test_a_call_is_written_in_the_schema_of_the_release_before_unless_it_says_more(said):
+    plain = decode("intent.recorded", 2, PLAIN)
+    assert plain.schema == 2 and encode(plain) == PLAIN
+    more = replace(plain, **said)
+    assert more.schema == 3 and json.loads(encode(more)) == json.loads(PLAIN) | IN_NO_LANE | said
+    assert decode("intent.recorded", 3, encode(more)) == more
 
 
 def test_every_kind_at_its_present_schema_has_a_golden_line():
@@ -233,7 +246,7 @@ def test_an_event_cannot_be_changed():
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_whatever_is_encoded_is_decoded_to_the_same(name):
     for event in SITUATIONS[name]:
-        assert decode(event.KIND, event.SCHEMA, encode(event)) == event
+        assert decode(event.KIND, event.schema, encode(event)) == event
 
 
 @pytest.mark.parametrize(
@@ -264,7 +277,7 @@ def test_the_same_event_always_gives_the_same_ascii(by):
 # Upcasting.
 
 
-CHAIN: dict[tuple[str, int], events.Upcaster] = {
+CHAIN: dict[tuple[str, int], Upcaster] = {
     ("intent.denied", 1): lambda old: {"by": old["who"].lower(), "why": old["why"]},
     ("intent.denied", 2): lambda old: {"by": old["by"], "reason": old["why"] or None},
 }
@@ -405,7 +418,7 @@ def test_whatever_the_bytes_reading_gives_an_event_or_says_corrupt(kind, schema,
         event = decode(kind, schema, payload)
     except LedgerCorrupt:
         return
-    assert decode(kind, schema, encode(event)) == event
+    assert decode(kind, event.schema, encode(event)) == event
 
 
 @forall(line=st.sampled_from(LINES), data=st.data())

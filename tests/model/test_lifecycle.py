@@ -138,7 +138,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def store(self, following: Sequence[events.Event]) -> None:
         for event in following:
-            assert decode(event.KIND, event.SCHEMA, encode(event)) == event
+            assert decode(event.KIND, event.schema, encode(event)) == event
             before = self.intent
             fact = Fact(
                 tenant=TENANT,

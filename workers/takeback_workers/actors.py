@@ -45,7 +45,6 @@ logging.getLogger("dramatiq").propagate = False
 shift = Shift(app)
 broker = open_broker(app.settings.broker_url, [shift, Tally(shift, app.context.monotonic)])
 dramatiq.set_broker(broker)
-bound_memory(app.settings.memory_mb)
 for one in Priority:
     dramatiq.actor(
         broker=broker,

@@ -4,7 +4,8 @@ Sleeps until the next due instant, then publishes the ids of what may be claimed
 it has published it remembers, and publishes again only after a while in which nobody has claimed
 it: soon where its queue is empty, so that the message is nowhere, and late where it is not. The
 memory is no truth: a ticker that starts knows nothing, and wakes for everything that is due. So any
-number of them may run. It also sweeps, so that the leases of dead workers end.
+number of them may run. It also sweeps, so that the leases of dead workers end and providers are
+asked what became of their attempts: among actors and tickers nobody else does.
 
 While the broker is away the ledger goes on recording. The ticker looks for the broker ever more
 seldom, and then wakes for all that is due; told to stand in, it carries it out itself meanwhile.
@@ -310,8 +311,8 @@ def tick(app: Takeback, *, stand_in: bool) -> Ticked:
             if app.health().revision is None:
                 raise errors.DatabaseUnavailable(NO_LEDGER)
             post.lengths()
-            # One that stands in runs handlers, as a worker does.
-            bound_memory(app.settings.memory_mb if stand_in else None)
+            # It sweeps, so it runs handlers' find; and one that stands in whatever a worker runs.
+            bound_memory(app.settings.memory_mb)
             ticker = Ticker(
                 app,
                 post,

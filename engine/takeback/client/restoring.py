@@ -294,6 +294,11 @@ def lock_original(context: Context, tx: Tx, ask: Ask) -> Taken:
         context.pause(pause)
 
 
+def _is_placed(original: Intent) -> bool:
+    """Whether its row says more of where it stands than the release before can read."""
+    return bool(original.lane or original.priority) or original.ordering is not None
+
+
 def begin_restore(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Intent:
     """Records the restore itself; a twin means that somebody else has just taken it back."""
     original = ask.original.intent
@@ -319,7 +324,7 @@ def begin_restore(context: Context, tx: Tx, ask: Ask, *, effect: Effect) -> Inte
         arguments=body_digest(salt, arguments.body),
         restores=str(original.id),
         lane=original.lane if effect == "remote" else "",
-        priority=int(HIGH) if effect == "remote" else 0,
+        priority=int(HIGH) if effect == "remote" and _is_placed(original) else 0,
         ordering=original.ordering if effect == "remote" else None,
     )
     event = decide_recording(command)

@@ -1,16 +1,18 @@
 """Begins and performs one attempt.
 
 An attempt is begun by a durable mark just before its own call (for a provider that keeps our key
-the claim has made it already), so that a crash leaves in doubt only what had begun.
+the claim has made it already: such a call is not made any more once it is frozen), so that a crash
+leaves in doubt only what had begun.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
+from takeback.dispatch.brake import Brake
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, of_answer, of_refusal
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Work, is_held_still
@@ -43,6 +45,10 @@ class Executor:
     context: Context
     pace: Pace
     monotonic: Callable[[], float]
+    _brake: Brake = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_brake", Brake(context=self.context, monotonic=self.monotonic))
 
     def begin(self, work: Work, lease_ends_at: float) -> Work | Ended | None:
         """Marks that the attempt begins.
@@ -55,6 +61,9 @@ class Executor:
         if work.intent.state is not State.EXECUTING:
             lease_ends_at = self.monotonic() + self.pace.lease.total_seconds()
             begun = self._begin(work)
+        elif self._brake.holds(work.intent, lease_ends_at - self.pace.lease.total_seconds()):
+            logger.info("call_held_back", ref=work.intent.ref)
+            return Ended(work=work, outcome=INTERRUPTED)
         if isinstance(begun, Work) and self.monotonic() + self._needed(work) > lease_ends_at:
             logger.warning("too_late_to_call", ref=work.intent.ref)
             return Ended(work=begun, outcome=INTERRUPTED)

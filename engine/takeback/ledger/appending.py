@@ -175,7 +175,7 @@ class _Rows:
             version=version,
             position=position,
             kind=event.KIND,
-            schema=event.SCHEMA,
+            schema=event.schema,
             at_us=at_us,
             payload=payload,
         )
@@ -186,7 +186,7 @@ class _Rows:
                 "version": version,
                 "position": position,
                 "kind": event.KIND,
-                "schema": event.SCHEMA,
+                "schema": event.schema,
                 "at_us": at_us,
                 "payload": payload,
                 "hash": link.hex(),

@@ -29,13 +29,14 @@ RECORD_MANY = Statement(
 WITH fresh AS MATERIALIZED (
     SELECT w.ordinal, w.ref, w.tool, w.tool_version, w.effect, w.key, w.key_lock, w.run,
            w.principal, w.state, w.window_us, w.not_before_us, w.after, w.repeat_of, w.payload,
-           w.salt, w.arguments, w.on_behalf_of, w.approval_us, w.lane, w.priority, w.ordering
+           w.salt, w.arguments, w.on_behalf_of, w.approval_us, w.lane, w.priority, w.ordering,
+           w.schema
     FROM json_to_recordset(CAST(:calls AS json)) AS w (
         ordinal int, ref text, tool text, tool_version int, effect text, key text,
         key_lock bigint, run text, principal text, state text, window_us bigint,
         not_before_us bigint, after text[], repeat_of text, payload text, salt text,
         arguments text, on_behalf_of text, approval_us bigint, lane text, priority smallint,
-        ordering text)
+        ordering text, schema int)
     LEFT JOIN LATERAL (SELECT true AS there FROM takeback.intents AS i
                        WHERE i.tenant = CAST(:tenant AS text) AND i.key = w.key
                        LIMIT 1) AS twin ON true
@@ -43,7 +44,7 @@ WITH fresh AS MATERIALIZED (
 ), opened AS MATERIALIZED (
     SELECT f.ordinal, f.ref, f.tool, f.tool_version, f.effect, f.key, f.run, f.principal, f.state,
            f.window_us, f.not_before_us, f.after, f.repeat_of, f.payload, f.salt, f.arguments,
-           f.on_behalf_of, f.approval_us, f.lane, f.priority, f.ordering
+           f.on_behalf_of, f.approval_us, f.lane, f.priority, f.ordering, f.schema
     FROM fresh AS f
     WHERE CASE WHEN NOT pg_try_advisory_xact_lock(f.key_lock) THEN false
                WHEN pg_relation_size('takeback.former_keys') = 0 THEN true
@@ -61,9 +62,8 @@ WITH fresh AS MATERIALIZED (
     SELECT minted.*, takeback.instant(minted.at_us) AS at,
            takeback.instant(minted.not_before_us) AS not_before,
            takeback.chain_hash(CAST(:genesis AS bytea), CAST(:tenant AS text), minted.id, 1,
-                               minted.position, 'intent.recorded', CAST(:schema AS int),
-                               minted.at_us,
-                               minted.payload) AS hash
+                               minted.position, 'intent.recorded', minted.schema,
+                               minted.at_us, minted.payload) AS hash
     FROM minted
 ), intent AS (
     INSERT INTO takeback.intents
@@ -84,7 +84,7 @@ WITH fresh AS MATERIALIZED (
 ), event AS (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-    SELECT CAST(:tenant AS text), l.id, 1, l.position, 'intent.recorded', CAST(:schema AS int),
+    SELECT CAST(:tenant AS text), l.id, 1, l.position, 'intent.recorded', l.schema,
            l.at, l.payload, l.hash
     FROM linked AS l JOIN intent USING (id)
 ), body AS (
@@ -118,7 +118,6 @@ def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, M
         "tenant": tenant,
         "genesis": GENESIS,
         "calls": json.dumps(wanted),
-        "schema": Recorded.SCHEMA,
     }
     return {
         ordinal: Minted(id=UUID(id_), recorded_at=instant(at_us), head_hash=bytes(head))
@@ -144,6 +143,7 @@ def _wanted(tenant: str, ordinal: int, call: Recordable) -> dict[str, object]:
         "after": list(event.after),
         "repeat_of": event.repeat_of,
         "payload": encode(event),
+        "schema": event.schema,
         "salt": call.salt.hex(),
         "arguments": call.arguments,
         "on_behalf_of": event.on_behalf_of,

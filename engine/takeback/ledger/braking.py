@@ -123,6 +123,16 @@ class FreezeScope:
     tool: str | None = None
     run: str | None = None
 
+    def covers(self, tenant: str, tool: str, run: str | None) -> bool:
+        """Whether it stops a call of this tenant and tool, in this run or in none.
+
+        >>> run = FreezeScope(run="r")
+        >>> run.covers("a", "pay", "r"), run.covers("a", "pay", None)
+        (True, False)
+        """
+        pairs = ((self.tenant, tenant), (self.tool, tool), (self.run, run))
+        return all(mine is None or mine == its for mine, its in pairs)
+
     def overlaps(self, other: FreezeScope) -> bool:
         """Whether something can be in both.
 

@@ -122,7 +122,7 @@ def record(
             "affected": affected[1] if affected else None,
             "former_keys": list(former_keys) or None,
             "former_locks": [key_lock(tenant, key) for key in former_keys] or None,
-            "schema": event.SCHEMA,
+            "schema": event.schema,
             "lane": event.lane,
             "priority": event.priority,
             "ordering": event.ordering,

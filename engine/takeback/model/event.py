@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from takeback.model.errors import LedgerCorrupt
 from takeback.model.fitting import fits
+from takeback.model.upcasting import IN_NO_LANE, UPCASTERS, Upcaster, upcast
 
 Effect = Literal["local", "remote"]
 FirstState = Literal["recorded", "awaiting_approval", "waiting", "held", "due"]
@@ -39,6 +40,11 @@ class Event:
 
     KIND: ClassVar[str]
     SCHEMA: ClassVar[int] = 1
+
+    @property
+    def schema(self) -> int:
+        """The schema that it is written in."""
+        return self.SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,12 @@ class Recorded(Event):
     lane: str = ""
     priority: int = 0
     ordering: str | None = None
+
+    @property
+    def schema(self) -> int:
+        """The lowest that holds all of it, so that the release before reads what it can do."""
+        is_plain = not self.lane and not self.priority and self.ordering is None
+        return 2 if is_plain else self.SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,26 +402,8 @@ EVENTS: tuple[type[Event], ...] = (
 _BY_KIND = {kind.KIND: kind for kind in EVENTS}
 _FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in EVENTS}
 
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-_UNASKED = dict.fromkeys(("on_behalf_of", "approval_cause", "approval_us", "affected"))
-_IN_NO_LANE: Mapping[str, Any] = {"lane": "", "priority": 0, "ordering": None}
-
-
-def _with(fields: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, and what those that a later schema added mean where nothing was known of them."""
-    if not fields.keys().isdisjoint(added):
-        raise ValueError("a field of a later schema")
-    return {**fields, **added}
-
-
-UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
-    ("intent.recorded", 1): lambda fields: _with(fields, _UNASKED),
-    ("intent.recorded", 2): lambda fields: _with(fields, _IN_NO_LANE),
-    ("intent.approved", 1): lambda fields: _with(fields, {"saw": None}),
-}
-"""(kind, schema) -> the payload of the next schema."""
+_LEFT_OUT = {("intent.recorded", 2): IN_NO_LANE.keys()}
+"""What isn't written where the schema is a former one: upcasters give it back."""
 
 
 def encode(event: Event) -> str:
@@ -418,7 +412,9 @@ def encode(event: Event) -> str:
     >>> encode(Denied(by="zoë", reason=None))
     '{"by":"zo\\u00eb","reason":null}'
     """
-    payload = {name: getattr(event, name) for name in _FIELDS[type(event)]}
+    left_out = _LEFT_OUT.get((event.KIND, event.schema), ())
+    names = [name for name in _FIELDS[type(event)] if name not in left_out]
+    payload = {name: getattr(event, name) for name in names}
     return json.dumps(payload, sort_keys=True, separators=(",", ":"))
 
 
@@ -444,29 +440,6 @@ def decode(
         return _build(target, upcast(fields, (kind, schema), target.SCHEMA, steps))
     except (ValueError, RecursionError) as problem:
         raise LedgerCorrupt(f"the payload of {kind!r} schema {schema} can't be read") from problem
-
-
-def upcast(
-    fields: Any,
-    written: tuple[str, int],
-    present: int,
-    upcasters: Mapping[tuple[str, int], Upcaster],
-) -> Any:
-    """The fields ``written`` as (kind, schema), brought to the schema ``present`` step by step.
-
-    >>> rename = {("intent.denied", 1): lambda old: {"by": old["who"]}}
-    >>> upcast({"who": "dana"}, ("intent.denied", 1), 2, rename)
-    {'by': 'dana'}
-
-    Raises LedgerCorrupt when a step is missing, or can't do with what it is given.
-    """
-    kind, schema = written
-    try:
-        for step in range(schema, present):
-            fields = upcasters[kind, step](fields)
-    except (ValueError, TypeError, LookupError, AttributeError) as problem:
-        raise LedgerCorrupt(f"{kind!r} schema {schema} can't be brought to {present}") from problem
-    return fields
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
