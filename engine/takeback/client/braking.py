@@ -17,6 +17,7 @@ from takeback.client.body import words
 from takeback.client.context import Context
 from takeback.client.owning import in_own_transaction
 from takeback.client.request import identifier_violations
+from takeback.client.ruling import REASON_LENGTH_MAX
 from takeback.declare import Remote
 from takeback.ledger import braking
 from takeback.ledger.appending import Change, append
@@ -44,7 +45,7 @@ RATE_MAX = 1000.0
 """A release rate is below what can be put off in that time, or a thaw would find no end."""
 
 ROUNDS_MAX = 3
-REASON_LENGTH_MAX = 500
+TOOL_LENGTH_MAX = 500
 TENANT_LENGTH_MAX = 100
 
 HELD_LOOKS = 10
@@ -206,7 +207,7 @@ def _require(
     if scope.tenant is not None and not _is_tenant(scope.tenant):
         message = f"must be 1 to {TENANT_LENGTH_MAX} printable characters without white space"
         violations.append(_violation("tenant", shown(scope.tenant), message))
-    if scope.tool is not None and not _is_text(scope.tool, REASON_LENGTH_MAX):
+    if scope.tool is not None and not _is_text(scope.tool, TOOL_LENGTH_MAX):
         violations.append(_violation("tool", shown(scope.tool), "must be the name of a tool"))
     if violations:
         raise errors.InvalidArguments(violations)

@@ -30,14 +30,13 @@ from takeback.model import errors
 from takeback.model.decide import record as decide_recording
 from takeback.model.violation import Repair, Violation
 from takeback.model.waiting import Fate, fate_of
+from takeback.model.wording import BECAME
 
 AMENDMENTS_MAX = 16
 """So many amendments of one intent are followed; who amends it more often is waited for no more."""
 
 TURNS_MAX = 64
 """So many others are looked at for a cycle. None can be recorded; this is for the answer."""
-
-TOLD: Mapping[Fate, str] = {"failed": "failed", "taken_back": "was taken back"}
 
 
 def stand(tx: Tx, wanted: Collection[Named]) -> Mapping[Named, Other]:
@@ -79,10 +78,10 @@ def look_at_others(context: Context, tx: Tx, request: Request) -> Request:
     others = {ref: found[context.tenant, ref] for ref in wanted}
     fates = {ref: fate_of(other.state) for ref, other in others.items()}
     said = said_of(request.bound.tool)
-    lost = [ref for ref, fate in fates.items() if fate in TOLD]
+    lost = [ref for ref, fate in fates.items() if fate in BECAME]
     if lost and said is CANCEL:
         raise errors.InvalidArguments([_came_to_nothing(ref, fates[ref]) for ref in lost])
-    left = [others[ref].ref for ref in wanted if not (fates[ref] in TOLD and said is GO_ON)]
+    left = [others[ref].ref for ref in wanted if not (fates[ref] in BECAME and said is GO_ON)]
     if "open" in fates.values() or not hold_others(tx, context.tenant, left):
         return request
     command = replace(
@@ -126,7 +125,7 @@ def _came_to_nothing(ref: str, fate: Fate) -> Violation:
     return Violation(
         field="after",
         code="invalid_value",
-        message=f"{ref} {TOLD[fate]}, so this would never happen; leave it out to call anyway",
+        message=f"{ref} {BECAME[fate]}, so this would never happen; leave it out to call anyway",
         received=ref,
         repair=Repair.CHOICE,
     )

@@ -16,6 +16,7 @@ from typing import Literal, assert_never
 
 from takeback.model import command as commands
 from takeback.model import event as events
+from takeback.model.allowing import name_of, refusal, released, require, span_us
 from takeback.model.errors import InvalidTransition
 from takeback.model.intent import (
     FINAL,
@@ -26,6 +27,7 @@ from takeback.model.intent import (
     micros,
     why_not_begin,
 )
+from takeback.model.permission import decide_permission
 
 Events = Sequence[events.Event]
 
@@ -37,10 +39,10 @@ def decide(intent: Intent | None, command: commands.Command, now: datetime) -> E
     """
     if isinstance(command, commands.Record):
         if intent is not None:
-            raise _refusal(intent, command)
+            raise refusal(intent, command)
         return [record(command)]
     if intent is None:
-        raise InvalidTransition("absent", _name(command))
+        raise InvalidTransition("absent", name_of(command))
     match command:
         case (
             commands.AskApproval()
@@ -49,7 +51,7 @@ def decide(intent: Intent | None, command: commands.Command, now: datetime) -> E
             | commands.ExpireApproval()
             | commands.Refuse()
         ):
-            return _decide_permission(intent, command, now)
+            return decide_permission(intent, command, now)
         case (
             commands.MoveWindow()
             | commands.Awake()
@@ -90,7 +92,10 @@ def record(command: commands.Record) -> events.Recorded:
     ...     ref="send_customer_email-7F3K9QDM",
     ...     tool="send_customer_email",
     ...     tool_version=1,
-    ...     **{"effect": "remote", "key": "k1:9f86d081", "generation": 0, "run": None},
+    ...     effect="remote",
+    ...     key="k1:9f86d081",
+    ...     generation=0,
+    ...     run=None,
     ...     principal="agent:support",
     ...     arguments="fd61a03a",
     ...     window=timedelta(seconds=60),
@@ -116,7 +121,7 @@ def record(command: commands.Record) -> events.Recorded:
         after=command.after,
         on_behalf_of=command.on_behalf_of,
         approval_cause=command.approval_cause if command.needs_approval else None,
-        approval_us=_span_us(command.approval_for) if command.needs_approval else None,
+        approval_us=span_us(command.approval_for) if command.needs_approval else None,
         affected=command.affected if command.needs_approval else None,
         lane=command.lane,
         priority=command.priority,
@@ -134,54 +139,6 @@ def _first_state(command: commands.Record) -> events.FirstState:
     return "recorded" if command.effect == "local" else "due"
 
 
-def _span_us(span: timedelta | None) -> int | None:
-    return None if span is None else span // timedelta(microseconds=1)
-
-
-def _decide_permission(
-    intent: Intent,
-    command: commands.AskApproval
-    | commands.Approve
-    | commands.Deny
-    | commands.ExpireApproval
-    | commands.Refuse,
-    now: datetime,
-) -> Events:
-    """Approve, deny, expire and cancel are one race on one row: only the first finds it waiting."""
-    is_over = intent.expires_at is not None and now >= intent.expires_at
-    match command:
-        case commands.AskApproval(cause=cause, approval_for=span):
-            if intent.state is not State.WAITING or cause != "other_failed":
-                _require_untouched(intent, command)
-            return [events.ApprovalAsked(cause=cause, approval_us=_span_us(span))]
-        case commands.Refuse(code=code, error=error):
-            _require_untouched(intent, command)
-            return [events.Failed(attempt=intent.attempt, source="policy", code=code, error=error)]
-        case commands.Approve(by=by, saw=saw, goes_on=goes_on):
-            _require(intent, command, State.AWAITING_APPROVAL)
-            if is_over:
-                raise _refusal(intent, command)
-            becomes = "waiting" if intent.after and not goes_on else _released(intent)
-            return [events.Approved(by=by, becomes=becomes, saw=saw)]
-        case commands.Deny(by=by, reason=reason):
-            _require(intent, command, State.AWAITING_APPROVAL)
-            return [events.Denied(by=by, reason=reason)]
-        case commands.ExpireApproval():
-            _require(intent, command, State.AWAITING_APPROVAL)
-            if not is_over:
-                raise _refusal(intent, command)
-            return [events.ApprovalExpired()]
-        case _:
-            assert_never(command)
-
-
-def _require_untouched(intent: Intent, command: commands.Command) -> None:
-    """Claimed, and no attempt of it may be in the world: what is refused here never happens."""
-    _require(intent, command, State.CLAIMED)
-    if intent.attempts_unknown or intent.contradicted:
-        raise _refusal(intent, command)
-
-
 def _decide_before_begin(
     intent: Intent,
     command: commands.MoveWindow
@@ -194,36 +151,32 @@ def _decide_before_begin(
 ) -> Events:
     match command:
         case commands.MoveWindow(committed_at=committed_at):
-            _require(intent, command, State.HELD)
+            require(intent, command, State.HELD)
             until = committed_at + intent.window
             if intent.due_at is not None:
                 until = max(until, intent.due_at)
             return [events.WindowMoved(until_us=micros(until))]
         case commands.Awake():
-            _require(intent, command, State.WAITING)
-            return [events.Awoken(becomes=_released(intent))]
+            require(intent, command, State.WAITING)
+            return [events.Awoken(becomes=released(intent))]
         case commands.StopWaiting(cause=cause, waited_for=waited_for):
-            _require(intent, command, State.WAITING)
+            require(intent, command, State.WAITING)
             return [events.WaitFailed(cause=cause, waited_for=waited_for)]
         case commands.Postpone(until=until, cause=cause):
-            _require(intent, command, State.HELD, State.DUE)
+            require(intent, command, State.HELD, State.DUE)
             if intent.due_at is not None and until <= intent.due_at:
                 return []
             return [events.Postponed(cause=cause, until_us=micros(until))]
         case commands.Release():
-            _require(intent, command, State.HELD)
+            require(intent, command, State.HELD)
             _require_due(intent, command, now)
             return [events.Due()]
         case commands.Cancel(by=by, via=via):
             if not is_cancellable(intent):
-                raise _refusal(intent, command)
+                raise refusal(intent, command)
             return [events.Cancelled(by=by, via=via)]
         case _:
             assert_never(command)
-
-
-def _released(intent: Intent) -> events.AwokenState:
-    return "held" if intent.window or intent.not_before is not None else "due"
 
 
 def _decide_dispatch(
@@ -233,17 +186,17 @@ def _decide_dispatch(
 ) -> Events:
     match command:
         case commands.Claim(worker=worker, lease=lease):
-            _require(intent, command, State.HELD, State.DUE)
+            require(intent, command, State.HELD, State.DUE)
             _require_due(intent, command, now)
             claimed = events.Claimed(worker=worker, lease_until_us=micros(now + lease))
             return [claimed] if intent.state is State.DUE else [events.Due(), claimed]
         case commands.HandBack():
-            _require(intent, command, State.CLAIMED)
+            require(intent, command, State.CLAIMED)
             return [events.HandedBack(cause="given_up")]
         case commands.Begin(lease=lease):
-            _require(intent, command, State.CLAIMED)
+            require(intent, command, State.CLAIMED)
             if why_not_begin(intent, now) is not None:
-                raise _refusal(intent, command)
+                raise refusal(intent, command)
             return [
                 events.AttemptBegan(
                     attempt=intent.attempt + 1,
@@ -252,9 +205,9 @@ def _decide_dispatch(
                 )
             ]
         case commands.ExpireLease():
-            _require(intent, command, State.CLAIMED, State.EXECUTING)
+            require(intent, command, State.CLAIMED, State.EXECUTING)
             if intent.lease_until is not None and now < intent.lease_until:
-                raise _refusal(intent, command)
+                raise refusal(intent, command)
             if intent.state is State.CLAIMED:
                 return [events.HandedBack(cause="lease_over")]
             return [events.InDoubt(attempt=intent.attempt, cause="lease_over")]
@@ -297,11 +250,11 @@ def _decide_outcome(
                 )
             ]
         case commands.Defer(wait=wait, cause=cause):
-            _require(intent, command, State.EXECUTING)
+            require(intent, command, State.EXECUTING)
             until_us = micros(now + wait)
             return [events.Deferred(attempt=intent.attempt, cause=cause, until_us=until_us)]
         case commands.LoseTrack(cause=cause):
-            _require(intent, command, State.EXECUTING)
+            require(intent, command, State.EXECUTING)
             return [events.InDoubt(attempt=intent.attempt, cause=cause)]
         case commands.Park():
             return _park(intent, command, now)
@@ -314,11 +267,11 @@ def _decide_outcome(
 
 
 def _park(intent: Intent, command: commands.Park, now: datetime) -> Events:
-    _require(intent, command, State.IN_DOUBT, State.CLAIMED)
+    require(intent, command, State.IN_DOUBT, State.CLAIMED)
     _require_own_doubt(intent, command)
     true_of_claimed = ("no_upgrade", "unreadable", "altered", why_not_begin(intent, now))
     if intent.state is State.CLAIMED and command.cause not in true_of_claimed:
-        raise _refusal(intent, command)
+        raise refusal(intent, command)
     return [events.Parked(attempt=intent.attempt, cause=command.cause)]
 
 
@@ -330,14 +283,14 @@ _MAY_REQUEUE: Mapping[events.RequeueCause, tuple[State, ...]] = {
 
 
 def _requeue(intent: Intent, command: commands.Requeue, now: datetime) -> Events:
-    _require(intent, command, *_MAY_REQUEUE.get(command.cause, ()))
+    require(intent, command, *_MAY_REQUEUE.get(command.cause, ()))
     _require_own_doubt(intent, command)
     keyed = command.cause == "provider_key"
     before = command.begin_before if keyed else None
     if before is not None and now >= before:
-        raise _refusal(intent, command)
+        raise refusal(intent, command)
     if command.new_epoch and not _left_no_trace(intent, command):
-        raise _refusal(intent, command)
+        raise refusal(intent, command)
     return [
         events.Requeued(
             cause=command.cause,
@@ -358,7 +311,7 @@ def _left_no_trace(intent: Intent, command: commands.Requeue) -> bool:
 
 def _answer_late(intent: Intent, command: commands.AnswerLate) -> Events:
     if not 1 <= command.attempt <= intent.attempt:
-        raise _refusal(intent, command)
+        raise refusal(intent, command)
     late = events.AnsweredLate(
         attempt=command.attempt,
         outcome=command.outcome,
@@ -438,7 +391,7 @@ def _decide_after(
 ) -> Events:
     match command:
         case commands.BeginRestore(by=by, via=via):
-            _require(intent, command, State.SUCCEEDED, State.RESTORE_FAILED)
+            require(intent, command, State.SUCCEEDED, State.RESTORE_FAILED)
             return [events.RestoreBegan(by=by, via=via)]
         case commands.FinishRestore(via=via):
             _require_restoring(intent, command, via)
@@ -447,32 +400,19 @@ def _decide_after(
             _require_restoring(intent, command, via)
             return [events.RestoreFailed(via=via)]
         case commands.DoubtRestore(via=via):
-            _require(intent, command, State.RESTORING)
+            require(intent, command, State.RESTORING)
             _require_restoring(intent, command, via)
             return [events.RestoreInDoubt(via=via)]
         case commands.Purge():
-            _require(intent, command, *FINAL)
+            require(intent, command, *FINAL)
             return [events.Purged()]
         case _:
             assert_never(command)
 
 
-def _name(command: commands.Command) -> str:
-    return type(command).__name__
-
-
-def _refusal(intent: Intent, command: commands.Command) -> InvalidTransition:
-    return InvalidTransition(intent.state.value, _name(command))
-
-
-def _require(intent: Intent, command: commands.Command, *states: State) -> None:
-    if intent.state not in states:
-        raise _refusal(intent, command)
-
-
 def _require_due(intent: Intent, command: commands.Command, now: datetime) -> None:
     if intent.due_at is None or now < intent.due_at:
-        raise _refusal(intent, command)
+        raise refusal(intent, command)
 
 
 _MAY_SAY: Mapping[commands.Source, tuple[State, ...]] = {
@@ -484,17 +424,17 @@ _MAY_SAY: Mapping[commands.Source, tuple[State, ...]] = {
 
 def _require_verdict(intent: Intent, command: commands.Succeed | commands.Fail) -> None:
     """A handler speaks while it runs, find while in doubt, a person also about what is parked."""
-    _require(intent, command, *_MAY_SAY.get(command.source, ()))
+    require(intent, command, *_MAY_SAY.get(command.source, ()))
     _require_own_doubt(intent, command)
 
 
 def _require_own_doubt(intent: Intent, command: commands.Command) -> None:
     """In doubt about its restore is not in doubt about itself."""
     if intent.state is State.IN_DOUBT and intent.restored_via is not None:
-        raise _refusal(intent, command)
+        raise refusal(intent, command)
 
 
 def _require_restoring(intent: Intent, command: commands.Command, via: str) -> None:
-    _require(intent, command, State.RESTORING, State.IN_DOUBT)
+    require(intent, command, State.RESTORING, State.IN_DOUBT)
     if intent.restored_via != via:
-        raise _refusal(intent, command)
+        raise refusal(intent, command)

@@ -29,6 +29,9 @@ REFUSED = {
 }
 """Why, where nobody has said more."""
 
+BECAME: Mapping[str, str] = {"failed": "failed", "taken_back": "was taken back"}
+"""What is said of another that has come to nothing."""
+
 
 _UNWORDED = Wording(subject="")
 """The sentences of a row that has none of its own, behind the tool's name."""
@@ -79,7 +82,7 @@ def _wait_sentence(
     other = bodies.get("waited_for")
     if other is None:
         return None
-    became = _BECAME.get(other["became"], "came to nothing")
+    became = BECAME.get(other["became"], "came to nothing")
     return f"{_subject(tool, bodies)} never happens: it waited for {other['ref']}, which {became}."
 
 
@@ -116,9 +119,6 @@ def _doubt(intent: Intent, state: State) -> str:
         return "has not begun, and can't before a person has looked at it."
     who = "a person has to find out" if state is State.PARKED else "nobody knows yet"
     return f"may or may not have happened; {who}. It is not repeated."
-
-
-_BECAME = {"failed": "failed", "taken_back": "was taken back"}
 
 
 def _few(refs: Sequence[str]) -> str:
