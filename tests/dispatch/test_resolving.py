@@ -8,8 +8,10 @@ import psycopg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from takeback.cli.asking import can_of, doubt_of
 from takeback.dispatch.executor import Ended
-from takeback.dispatch.outcome import of_answer
+from takeback.dispatch.outcome import Outcome, of_answer, of_refusal
+from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.settler import Settler
 from takeback.ledger.database import sqlalchemy_url
 from takeback.model import command as commands
@@ -324,6 +326,123 @@ def test_a_late_answer_against_a_persons_word_is_told_and_flips_nothing(office, 
     assert office.state(work.intent.ref) == "failed"
 
 
+def denied(office: Office, world: World, clock: Any) -> str:
+    """Said to have failed by a person, and a late answer says that it happened."""
+    work = left_behind(office, world, clock, "send_letter")
+    reconcile(office)
+    office.resolve(None, work.intent.ref, "failed", principal=DANA)
+    Settler(office.context).settle([Ended(work=work, outcome=of_answer("it went"))])
+    return work.intent.ref
+
+
+def test_what_a_late_answer_denies_is_told_as_in_doubt_and_nothing_is_offered(office, world, clock):
+    ref = denied(office, world, clock)
+
+    for told in (office.status(ref), office.call(None, "send_letter", {"to": "dana"})):
+        assert (told.ref, told.status, told["effect"]) == (ref, "in_doubt", "unknown")
+        assert (told["repeat_can_succeed"], told.error, told.restore) == (False, None, None)
+        assert "again" not in told and "failed" in told.summary
+        assert told["no_restore"] == "nobody can know yet whether it happened"
+    shown = office.show(ref)
+    doubt = doubt_of(shown)
+    assert doubt is not None and doubt["cause"] == "contradicted"
+    assert can_of(shown) == ["resolve"]
+    back = office.restore(None, ref)
+    assert back.code == "not_restorable" and "may have happened" in back.error["message"]
+    amended = office.amend(None, ref, {"note": "x"})
+    assert amended.code == "too_late" and "nobody knows" in amended.error["message"]
+    differs = office.call(None, "send_letter", {"to": "dana", "note": "other"})
+    assert "again" not in differs and differs.status == "in_doubt"
+
+
+def test_what_a_late_answer_denies_is_tried_again_by_nobody_before_it_is_resolved(
+    office, world, clock
+):
+    ref = denied(office, world, clock)
+
+    told = office.retry(None, ref, principal=DANA)
+    drain(office, clock)
+    assert (told.code, told["effect"]) == ("wrong_state", "none")
+    assert "`resolve`" in told.error["message"] and world.called("dana") == 1
+
+    office.resolve(None, ref, "failed", principal="robin")
+    assert office.status(ref).code == "resolved_failed"
+    assert office.retry(None, ref, principal=DANA).status == "scheduled"
+    assert office.verify().problems == ()
+
+
+@pytest.mark.parametrize("word", ["succeeded", "failed"])
+def test_a_person_decides_again_what_a_late_answer_denies(word, office, world, clock):
+    ref = denied(office, world, clock)
+
+    told = office.resolve(None, ref, word, principal="robin", note="it is in the box")
+    again = office.resolve(None, ref, word, principal=DANA)
+
+    assert told.status == ("done" if word == "succeeded" else "refused") == again.status
+    assert (told["decided"]["by"], told.replayed, again.replayed) == ("robin", False, True)
+    assert office.kinds(ref)[-2:] == ["contradicted", word]
+    assert doubt_of(office.show(ref)) is None
+    assert (office.verify().problems, office.rebuild().differing) == ((), ())
+
+
+def test_what_has_failed_undenied_is_not_said_to_have_happened(office, world, clock):
+    ref = parked(office, world, clock)
+    office.resolve(None, ref, "failed", principal=DANA)
+
+    told = office.resolve(None, ref, "succeeded", principal="robin")
+
+    assert told.code == "wrong_state" and DANA in told.error["message"]
+
+
+def test_that_the_last_attempt_did_nothing_says_nothing_of_the_one_before(office, world, clock):
+    """Both are unknown; the second one's proof comes late."""
+    ref = parked(office, world, clock)
+    office.retry(None, ref, principal=DANA)
+    work = begin(office)
+    clock.advance(31)
+    Reaper(office.context).run_once()
+    clock.advance(RECONCILE_SECONDS)
+    assert reconcile(office) == ["parked"]
+
+    Settler(office.context).settle([Ended(work=work, outcome=Outcome(kind="deferred"))])
+
+    assert (office.kinds(ref)[-1], office.state(ref)) == ("answered_late", "parked")
+    assert office.show(ref).entry.intent.attempts_unknown == (1,)
+
+
+def test_a_late_refusal_of_what_is_parked_is_its_end(office, world, clock):
+    work = left_behind(office, world, clock, "send_letter")
+    assert reconcile(office) == ["parked"]
+
+    Settler(office.context).settle([Ended(work=work, outcome=of_refusal(Rejected("no stamp")))])
+
+    assert office.status(work.intent.ref).code == "provider_rejected"
+
+
+@pytest.mark.parametrize(
+    ("word", "becomes"), [("succeeded", "restored"), ("failed", "restore_failed")]
+)
+def test_what_is_said_anew_of_a_restore_is_true_of_what_it_takes_back(
+    word, becomes, office, world, clock
+):
+    ref = office.call(None, "ship", {"to": "dana"}).ref or ""
+    drain(office, clock)
+    restore = office.restore(None, ref).ref or ""
+    work = begin(office)
+    clock.advance(31)
+    Reaper(office.context).run_once()
+    clock.advance(RECONCILE_SECONDS)
+    assert reconcile(office) == ["parked"]
+    office.resolve(None, restore, "failed", principal=DANA)
+    Settler(office.context).settle([Ended(work=work, outcome=of_answer("it came back"))])
+    assert office.status(restore).status == "in_doubt"
+
+    office.resolve(None, restore, word, principal="robin")
+
+    assert (office.state(restore), office.state(ref)) == (word, becomes)
+    assert office.verify().problems == ()
+
+
 @pytest.mark.parametrize(
     ("word", "becomes"), [("succeeded", "restored"), ("failed", "restore_failed")]
 )
@@ -398,6 +517,30 @@ def _claimed_and_parked() -> tuple[commands.Command, ...]:
 
     claim = commands.Claim(worker="w", lease=timedelta(seconds=30))
     return claim, commands.Park(cause="no_upgrade")
+
+
+def held_back(office: Office, world: World, clock: Any) -> str:
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref or ""
+    step(office, ref, *_claimed_and_parked())
+    return ref
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (executing, "is being carried out at this moment"),
+        (doubtful, "has begun, and nobody knows yet whether it happened"),
+        (parked, "has begun, and nobody knows yet whether it happened"),
+        (held_back, "has not begun, and can't be changed before a person has looked"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_who_amends_too_late_is_told_whether_it_has_begun(make, says, office, world, clock):
+    ref = make(office, world, clock)
+
+    told = office.amend(None, ref, {"note": "other"})
+
+    assert told.code == "too_late" and says in told.error["message"]
 
 
 def test_what_ran_out_of_attempts_has_failed_and_is_tried_again_by_a_person(office, world, clock):

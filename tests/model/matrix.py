@@ -50,6 +50,7 @@ ADDED: dict[tuple[str, str], str] = {
     ("claimed", "failed"): "over a limit that its row lets nobody lift: refused (§7, limits)",
     ("in_doubt", "restored"): "a restore in doubt has an end, too",
     ("in_doubt", "restore_failed"): "a restore in doubt has an end, too",
+    ("failed", "succeeded"): "a late answer says that it happened, and a person decides again (§6)",
     ("restore_failed", "restoring"): "a restore that failed is tried again",
 }
 """Steps beyond the table, each with what calls for it."""
@@ -382,7 +383,7 @@ MATRIX: dict[str, str] = {
         Late 1 succeeded: answered_late -> in_doubt
         Late 1 failed: answered_late -> in_doubt
         Late 2 succeeded: answered_late succeeded -> succeeded
-        Late 2 failed: answered_late failed -> failed
+        Late 2 failed: answered_late -> in_doubt
     """,
     "in_doubt, first deferred": """
         Succeed, find: succeeded -> succeeded
@@ -419,7 +420,7 @@ MATRIX: dict[str, str] = {
         Late 1 succeeded: answered_late -> in_doubt
         Late 1 failed: answered_late -> in_doubt
         Late 2 succeeded: answered_late succeeded -> succeeded
-        Late 2 failed: answered_late failed -> failed
+        Late 2 failed: answered_late -> in_doubt
     """,
     "in_doubt, restore": """
         FinishRestore: restored -> restored
@@ -495,7 +496,8 @@ MATRIX: dict[str, str] = {
         Late 2 failed: answered_late -> failed
     """,
     "failed, contradicted": """
-        Requeue, person: requeued -> due
+        Succeed, person: succeeded -> succeeded
+        Fail, person: failed -> failed
         Purge: purged -> purged
         Late 1 succeeded: answered_late contradicted -> failed
         Late 1 failed: answered_late -> failed

@@ -11,6 +11,7 @@ from takeback.cli.sheet import field
 if TYPE_CHECKING:
     from takeback.client.looking import Shown
     from takeback.model.approval import Decided
+    from takeback.model.intent import Intent
 
 WAITS = "awaiting_approval"
 
@@ -106,16 +107,20 @@ _IN_DOUBT = {
 
 
 def doubt_of(shown: Shown) -> dict[str, Any] | None:
-    """Why an intent is in doubt or parked, and since when; None where it is neither."""
+    """Why an intent is in doubt or parked, or is denied to have failed, and since when; None where
+    it is none of these.
+    """
     from takeback.model.moment import iso
 
     intent = shown.entry.intent
-    if intent.state.value not in ("in_doubt", "parked"):
+    is_failed = _is_denied(intent)
+    if intent.state.value not in ("in_doubt", "parked") and not is_failed:
         return None
+    kinds = ("intent.contradicted",) if is_failed else _DOUBTS
     facts = [stored.fact() for stored in shown.events]
-    last = next(fact for fact in reversed(facts) if fact.event.KIND in _DOUBTS)
+    last = next(fact for fact in reversed(facts) if fact.event.KIND in kinds)
     return {
-        "cause": getattr(last.event, "cause", "restore_in_doubt"),
+        "cause": "contradicted" if is_failed else getattr(last.event, "cause", "restore_in_doubt"),
         "since": iso(last.at),
         "attempt": intent.attempt,
         "attempts_unknown": list(intent.attempts_unknown),
@@ -126,11 +131,19 @@ def doubt_of(shown: Shown) -> dict[str, Any] | None:
 _DOUBTS = ("intent.in_doubt", "intent.parked", "intent.restore_in_doubt")
 
 
+def _is_denied(intent: Intent) -> bool:
+    from takeback.model.intent import is_denied
+
+    return is_denied(intent) and intent.state.value == "failed"
+
+
 def can_of(shown: Shown) -> list[str]:
     """The verbs of a person's that apply to an intent, of those that say what became of it."""
     doubt = doubt_of(shown)
     if doubt is not None and doubt["restore"] is not None:
         return []
+    if _is_denied(shown.entry.intent):
+        return ["resolve"]
     return list(_CAN.get(shown.entry.intent.state.value, ()))
 
 

@@ -3,6 +3,8 @@
     retry      parked, failed      due again, as the next attempt of the same intent
     resolve    in doubt, parked    succeeded, or failed
 
+What has failed and is denied by a late answer is in doubt like these: it is resolved first.
+
 What a person says twice is once. They may be wrong, as nobody else may: their word stands in the
 log under their name, and a late answer against it is told. What is said of a restore is true of
 what it takes back in the same transaction.
@@ -36,8 +38,9 @@ from takeback.model import event as events
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
 from takeback.model.envelope import Envelope, Replay, affected_rows, answer
+from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Performed
-from takeback.model.intent import Fact, Intent, State, left_no_trace
+from takeback.model.intent import Fact, Intent, State, is_denied, left_no_trace
 from takeback.model.moment import clock, iso
 from takeback.model.violation import Violation, shown
 
@@ -193,8 +196,8 @@ def _write(
 def _followed(
     ruling: _Ruling, restore: Intent, decided: Sequence[events.Event], original: Taken
 ) -> list[Change]:
-    """What becomes of the original when its restore is ruled about."""
-    if ruling.word != "retried":
+    """What becomes of the original when its restore is ruled about, also once more."""
+    if ruling.word != "retried" and not is_denied(restore):
         return follow(restore, decided, original)
     now = original.intent
     if now.restored_via != restore.ref:
@@ -204,8 +207,14 @@ def _followed(
         )
     if now.state is not State.RESTORE_FAILED:
         return []
+    if ruling.word == "failed":
+        return []
     began = commands.BeginRestore(by=ruling.principal, via=restore.ref)
-    return [Change(taken=original, events=decide(now, began, original.now))]
+    following = [*decide(now, began, original.now)]
+    if ruling.word == "succeeded":
+        finish = commands.FinishRestore(via=restore.ref)
+        following += decide(foresee(now, following, original.now), finish, original.now)
+    return [Change(taken=original, events=following)]
 
 
 def _command(
@@ -244,7 +253,7 @@ def _told_before(context: Context, tx: Tx, ruling: _Ruling, entry: Entry) -> Env
         return None
     if ruled.version in ruling.written:
         return _tell(context, ruling, entry, ruled, replay=None)
-    if entry.intent.state in _OPEN[ruling.word]:
+    if is_open(ruling.word, entry.intent):
         return None
     if ruled.how == ruling.word:
         return _tell(context, ruling, entry, ruled, replay=Replay())
@@ -274,13 +283,13 @@ def ruled_last(facts: Sequence[Fact]) -> Ruled | None:
     return found
 
 
-_UNSURE = frozenset({State.IN_DOUBT, State.PARKED})
-_OPEN = {
-    "retried": frozenset({State.PARKED, State.FAILED}),
-    "succeeded": _UNSURE,
-    "failed": _UNSURE,
-}
-"""Where there is something to be said."""
+def is_open(word: Word, intent: Intent) -> bool:
+    """Whether there is ``word`` to be said of ``intent``."""
+    if is_denied(intent):
+        return intent.state is State.FAILED and word != "retried"
+    if word == "retried":
+        return intent.state in (State.PARKED, State.FAILED)
+    return intent.state in (State.IN_DOUBT, State.PARKED)
 
 
 def _require_state(ruling: _Ruling, intent: Intent) -> None:
@@ -289,11 +298,16 @@ def _require_state(ruling: _Ruling, intent: Intent) -> None:
             f"{intent.ref} still waits for a person's approval: approve or deny it first"
         )
     is_about_restore = intent.state is State.IN_DOUBT and intent.restored_via is not None
-    if intent.state not in _OPEN[ruling.word] or is_about_restore:
+    if not is_open(ruling.word, intent) or is_about_restore:
         raise errors.WrongState(what_it_is(intent))
 
 
 _ON_ITS_WAY = "is still to be carried out: `restore` takes it back before that"
+
+_DENIED = (
+    "was called failed, and a late answer says that it happened: `resolve` says what became of it, "
+    "before anything is tried again"
+)
 
 _IS = {
     State.AWAITING_APPROVAL: "waits for approval: `approve` or `deny` decides",
@@ -317,6 +331,8 @@ def what_it_is(intent: Intent) -> str:
     if intent.state is State.IN_DOUBT and intent.restored_via is not None:
         via = intent.restored_via
         return f"{intent.ref} has happened; whether {via} has taken it back is in doubt: see there"
+    if is_denied(intent) and intent.state is State.FAILED:
+        return f"{intent.ref} {_DENIED}"
     return f"{intent.ref} {_IS.get(intent.state, _ON_ITS_WAY)}"
 
 

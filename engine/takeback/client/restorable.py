@@ -10,7 +10,7 @@ from takeback.client.restore_tool import RESTORE
 from takeback.declare import CANCEL_ONLY, COMPENSATE, Local, Remote, Tool
 from takeback.ledger.reading import Entry
 from takeback.model import errors
-from takeback.model.intent import Intent, State, is_cancellable
+from takeback.model.intent import Intent, State, is_cancellable, is_denied, is_held_back
 from takeback.model.moment import clock
 
 
@@ -50,9 +50,9 @@ def too_late(original: Entry, tool: Tool) -> errors.TooLate:
     back = {"tool": RESTORE.name, "arguments": {"ref": intent.ref}}
     reverses = isinstance(effect, Remote) and effect.reversal is COMPENSATE
     leaves = list(tool.wording.leaves) if tool.wording else []
-    if intent.state in (State.EXECUTING, State.IN_DOUBT, State.PARKED):
+    if intent.state in (State.EXECUTING, State.IN_DOUBT, State.PARKED) or is_denied(intent):
         return errors.TooLate(
-            f"{intent.ref} has begun at this moment; ask for its status",
+            f"{intent.ref} {_under_way(intent)}",
             alternatives=["ask for its status: if it is refused in the end, nothing has happened"],
         )
     if intent.state in (State.SUCCEEDED, State.RESTORE_FAILED) and reverses:
@@ -66,6 +66,16 @@ def too_late(original: Entry, tool: Tool) -> errors.TooLate:
             alternatives=["tell the user, or make another call that puts it right", *leaves],
         )
     return errors.TooLate(f"{intent.ref} can't be changed any more: {_stands(intent)}")
+
+
+def _under_way(intent: Intent) -> str:
+    if intent.state is State.EXECUTING:
+        return "is being carried out at this moment; ask for its status"
+    if is_held_back(intent):
+        return "has not begun, and can't be changed before a person has looked at it"
+    if intent.restored_via is not None:
+        return f"has happened, and whether {intent.restored_via} has taken it back is in doubt"
+    return "has begun, and nobody knows yet whether it happened; ask for its status"
 
 
 def require_no_drift(drifted: Any, ref: str) -> None:
@@ -89,6 +99,10 @@ def _settled(entry: Entry) -> str:
 
 
 def _stands(intent: Intent) -> str:
+    if is_denied(intent):
+        return "it was called failed, and may have happened all the same; a person has to look"
+    if is_held_back(intent):
+        return "it has not begun, and a person has to look before it can"
     return {
         State.FAILED: "it never happened",
         State.DENIED: "it was denied and never happened",

@@ -111,11 +111,12 @@ class Settler:
         self, one: Ended, outcome: Outcome, rows: Mapping[Identity, Taken]
     ) -> list[Change]:
         own, taken = one.work.intent, rows[identity(one.work.intent)]
-        outcome = given_up(outcome, taken.intent, one.work.bound.tool)
         is_ours = is_held_still(own, taken.intent) or (
             outcome.kind == "interrupted" and is_begun(one.work, taken)
         )
-        if not is_ours:
+        if is_ours:
+            outcome = given_up(outcome, taken.intent, one.work.bound.tool)
+        else:
             outcome = _late(own, outcome, taken.intent)
         body, digest = self._body(outcome, taken.intent)
         command = self._command(one, outcome, taken.intent, digest, is_late=not is_ours)

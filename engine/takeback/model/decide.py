@@ -23,6 +23,7 @@ from takeback.model.intent import (
     Intent,
     State,
     is_cancellable,
+    is_denied,
     left_no_trace,
     micros,
     why_not_begin,
@@ -285,6 +286,8 @@ _MAY_REQUEUE: Mapping[events.RequeueCause, tuple[State, ...]] = {
 def _requeue(intent: Intent, command: commands.Requeue, now: datetime) -> Events:
     require(intent, command, *_MAY_REQUEUE.get(command.cause, ()))
     _require_own_doubt(intent, command)
+    if is_denied(intent):
+        raise refusal(intent, command)
     keyed = command.cause == "provider_key"
     before = command.begin_before if keyed else None
     if before is not None and now >= before:
@@ -317,7 +320,7 @@ def _answer_late(intent: Intent, command: commands.AnswerLate) -> Events:
         outcome=command.outcome,
         body=command.body if intent.state is not State.PURGED else None,
     )
-    if _is_open(intent, command.attempt):
+    if _is_open(intent, command):
         return [late, _verdict(intent, command)]
     decided = _contradicted(intent, command)
     if decided is None:
@@ -328,9 +331,15 @@ def _answer_late(intent: Intent, command: commands.AnswerLate) -> Events:
     return [late, contradiction]
 
 
-def _is_open(intent: Intent, attempt: int) -> bool:
-    """Whether the intent stands in doubt, or parked, for want of this attempt's answer."""
+def _is_open(intent: Intent, command: commands.AnswerLate) -> bool:
+    """Whether the intent stands in doubt, or parked, for want of this answer, of its last attempt.
+
+    That this one did nothing says nothing of others that nobody knows of.
+    """
+    attempt = command.attempt
     if attempt != intent.attempt:
+        return False
+    if command.outcome == "failed" and {*intent.attempts_unknown} - {attempt}:
         return False
     if intent.state is State.PARKED:
         return attempt in intent.attempts_unknown
@@ -418,13 +427,17 @@ def _require_due(intent: Intent, command: commands.Command, now: datetime) -> No
 _MAY_SAY: Mapping[commands.Source, tuple[State, ...]] = {
     "handler": (State.RECORDED, State.EXECUTING),
     "find": (State.IN_DOUBT,),
-    "person": (State.IN_DOUBT, State.PARKED),
+    "person": (State.IN_DOUBT, State.PARKED, State.FAILED),
 }
 
 
 def _require_verdict(intent: Intent, command: commands.Succeed | commands.Fail) -> None:
-    """A handler speaks while it runs, find while in doubt, a person also about what is parked."""
+    """A handler speaks while it runs, find while in doubt, a person also about what is parked, or
+    has failed and is denied to have.
+    """
     require(intent, command, *_MAY_SAY.get(command.source, ()))
+    if intent.state is State.FAILED and not is_denied(intent):
+        raise refusal(intent, command)
     _require_own_doubt(intent, command)
 
 

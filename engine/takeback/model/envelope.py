@@ -22,10 +22,17 @@ from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
 from takeback.model.brevity import as_stored, brief, compact
 from takeback.model.code import Class, WireEffect, code_of
-from takeback.model.intent import CANCELLABLE, Intent, State, is_cancellable, is_held_back
+from takeback.model.intent import (
+    CANCELLABLE,
+    Intent,
+    State,
+    is_cancellable,
+    is_denied,
+    is_held_back,
+)
 from takeback.model.moment import iso
 from takeback.model.payload import Full
-from takeback.model.status import STATUS, Status
+from takeback.model.status import Status, status_of
 from takeback.model.violation import shown
 from takeback.model.wording import message_of, summary_of, undo_of
 
@@ -159,7 +166,7 @@ def answer(
 ) -> Envelope:
     """The lean answer about ``intent`` as it is now, and the full one with it."""
     state = _state(intent)
-    status = STATUS[state]
+    status = status_of(intent)
     outcome = bodies.get("result") or {}
     affected = affected_rows(tool, bodies)
     document: dict[str, Any] = {
@@ -188,7 +195,7 @@ def answer(
         document["taken_back_by"] = brief(intent.taken_back_by, LABEL_BYTES_MAX)
         if document["status"] == "taken_back" and intent.settled_at is not None:
             document["taken_back_at"] = iso(intent.settled_at)
-    if state in (State.FAILED, State.DENIED, State.EXPIRED):
+    if document["status"] == "refused":
         document |= _failure(state, bodies)
     elif document["status"] == "in_doubt":
         effect = "none" if is_held_back(intent) else "unknown"
@@ -283,7 +290,7 @@ def is_safe_to_repeat(intent: Intent) -> bool:
 
     What has not even begun before a person has looked can't have happened.
     """
-    return STATUS[_state(intent)] is not Status.IN_DOUBT or is_held_back(intent)
+    return status_of(intent) is not Status.IN_DOUBT or is_held_back(intent)
 
 
 def _full(
@@ -333,7 +340,8 @@ def restore_call(
     else:
         if is_held_back(intent):
             return None, "it has not begun, and a person has to look before it can"
-        return None, _NO_RESTORE.get(state, "nobody can know yet whether it happened")
+        known = None if is_denied(intent) else _NO_RESTORE.get(state)
+        return None, known or "nobody can know yet whether it happened"
     leaves = outcome.get("leaves") or (tool.wording.leaves if tool.wording else ())
     return _call(intent.ref, until, undo_of(tool, bodies), leaves), None
 

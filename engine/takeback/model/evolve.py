@@ -14,6 +14,8 @@ from takeback.model.intent import MAY_BECOME, Fact, Intent, State, instant
 
 _KEEPS_STATE = (events.WindowMoved, events.Postponed, events.AnsweredLate, events.Contradicted)
 
+_VERDICTS = (events.Succeeded, events.Failed)
+
 
 def evolve(intent: Intent | None, fact: Fact) -> Intent:
     """The intent after one more event.
@@ -57,6 +59,8 @@ def _require_step(before: Intent | None, after: Intent, event: events.Event) -> 
         possible = state is State.WAITING
     elif isinstance(event, _KEEPS_STATE):
         possible = True
+    elif before is not None and state is State.FAILED and isinstance(event, _VERDICTS):
+        possible = before.contradicted and event.source == "person"
     elif isinstance(event, events.Failed) and state is not None:
         only_policy = state is State.CLAIMED
         possible = State.FAILED in MAY_BECOME[state] and only_policy == (event.source == "policy")

@@ -92,7 +92,7 @@ MAY_BECOME: dict[State | None, frozenset[State]] = {
         }
     ),
     State.PARKED: frozenset({State.SUCCEEDED, State.FAILED, State.DUE}),
-    State.FAILED: frozenset({State.DUE, State.PURGED}),
+    State.FAILED: frozenset({State.DUE, State.SUCCEEDED, State.PURGED}),
     State.SUCCEEDED: frozenset({State.RESTORING, State.PURGED}),
     State.RESTORING: frozenset({State.RESTORED, State.RESTORE_FAILED, State.IN_DOUBT}),
     State.RESTORE_FAILED: frozenset({State.RESTORING, State.PURGED}),
@@ -102,7 +102,9 @@ MAY_BECOME: dict[State | None, frozenset[State]] = {
     State.EXPIRED: frozenset({State.PURGED}),
     State.PURGED: frozenset(),
 }
-"""The lifecycle, one event at a time: a held intent passes through due as it is claimed."""
+"""The lifecycle, one event at a time: a held intent passes through due as it is claimed. What has
+failed succeeds by a person's word alone, and only while a late answer denies that it has failed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +209,13 @@ def is_held_back(intent: Intent) -> bool:
     """Whether it is parked although no attempt of it can be in the world: it could not be begun."""
     may_have_happened = intent.attempts_unknown or intent.contradicted
     return intent.state is State.PARKED and not may_have_happened
+
+
+def is_denied(intent: Intent) -> bool:
+    """Whether it was decided to have failed, and a late answer says that it has happened: nobody
+    knows then, until a person says it anew.
+    """
+    return (intent.last_word or intent.state) is State.FAILED and intent.contradicted
 
 
 def left_no_trace(intent: Intent) -> bool:

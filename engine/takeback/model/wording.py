@@ -12,7 +12,7 @@ from typing import Any
 
 from takeback.declare import Tool, Wording
 from takeback.model.brevity import as_stored, brief
-from takeback.model.intent import Intent, State, is_held_back
+from takeback.model.intent import Intent, State, is_denied, is_held_back
 from takeback.model.moment import clock
 from takeback.model.status import Status
 from takeback.model.violation import shown
@@ -117,6 +117,8 @@ def _sentence(
 def _doubt(intent: Intent, state: State) -> str:
     if is_held_back(intent):
         return "has not begun, and can't before a person has looked at it."
+    if is_denied(intent):
+        return "was called failed, and a late answer says that it happened. It is not repeated."
     who = "a person has to find out" if state is State.PARKED else "nobody knows yet"
     return f"may or may not have happened; {who}. It is not repeated."
 
