@@ -77,6 +77,55 @@ def test_an_hour_of_outage_fails_nothing_and_everything_leaves_after_it(post, wo
     assert len(world.effects) == 40
 
 
+@pytest.mark.parametrize(
+    "problem", [OutcomeUnknown("no answer"), TimeoutError()], ids=["said", "timeout"]
+)
+def test_an_hour_of_timeouts_fails_nothing_and_what_has_attempts_left_arrives_once(
+    problem, post, world, clock
+):
+    """What times out may have arrived: it is called again under its key, or parked at last."""
+
+    def cut(called: Called) -> Any:
+        world.arrive(called)
+        raise problem
+
+    world.on["pay"] = cut
+    office = post(breaker=BREAKER)
+    every = office.post(20, "pay")
+    for _ in range(60):
+        office.drain(clock)
+        clock.advance(60)
+
+    assert {office.state(ref) for ref in every} <= {"due", "in_doubt", "parked"}
+    assert len(world.calls) < 40, "the breaker keeps them few"
+    world.on.clear()
+    for _ in range(4):
+        clock.advance(300)
+        office.drain(clock)
+
+    shown = [office.show(ref).entry.intent for ref in every]
+    assert {one.state.value for one in shown} <= {"succeeded", "parked"}
+    assert all(one.attempt >= 8 for one in shown if one.state.value == "parked")
+    assert len({one.to for one in world.effects}) == len(world.effects)
+    assert sum(one.state.value == "succeeded" for one in shown) >= 17
+
+
+@pytest.mark.parametrize("tool", ["pay", "note"])
+def test_what_was_begun_and_never_called_spends_no_attempt(tool, post, world, clock):
+    """Eight deploys over a backlog, and then one refused connection."""
+    office = post(breaker=None, rate=100.0)
+    (ref,) = office.post(1, tool)
+    for _ in range(8):
+        settle(office, office.dispatcher().run_once(1).works, Outcome(kind="interrupted"))
+    assert causes(office, ref) == ["interrupted"] * 8
+
+    settle(office, office.dispatcher().run_once(1).works, UNANSWERED)
+    assert (office.state(ref), causes(office, ref)[-1]) == ("due", "not_dispatched")
+    clock.advance(600)
+    office.drain(clock)
+    assert office.state(ref) == "succeeded"
+
+
 def test_one_alone_in_its_lane_is_not_given_up_however_long_the_outage(post, world, clock):
     """Three attempts are allowed, and three failures pause: the outage is longer than both."""
     world.on["parcel"] = down

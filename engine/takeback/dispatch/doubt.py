@@ -37,7 +37,7 @@ DOUBT_SECONDS_MAX = 86_400.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A doubt with all that decides about it, at ``now``. ``dice`` in [0, 1) spreads repeats, and
-    ``spared`` of the intent's attempts met an outage, which counts for nothing.
+    ``spared`` of the intent's attempts count for nothing: they met an outage, or were never called.
     """
 
     intent: Intent
@@ -72,8 +72,12 @@ class Case:
     def has_attempts_left(self) -> bool:
         """Whether its row allows another attempt."""
         effect = self.work.bound.effect
-        counted = self.intent.attempt - self.spared
-        return isinstance(effect, Remote) and counted < effect.attempts_max
+        return isinstance(effect, Remote) and self.attempts < effect.attempts_max
+
+    @property
+    def attempts(self) -> int:
+        """How many of its attempts count."""
+        return self.intent.attempt - self.spared
 
 
 def ask_from(doubt: Doubt, pace: Pace, work: Work | Unfit) -> datetime:

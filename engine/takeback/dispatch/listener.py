@@ -6,7 +6,7 @@ between, or finds no time, leaves the breaker as it was, and the next outcome te
 
 In an outage attempts prove that nothing happened one after the other. Only the first of such a row
 counts towards what a tool's row allows: the others are spared, so that no outage, however long,
-fails an intent.
+fails an intent that is never dispatched. Attempts in doubt are not spared: each may have arrived.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ PATIENCE = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The outcomes that mean something else behind a breaker, by the ``id`` of what ended.
-
-    Of those that proved that nothing happened it is known then how many attempts count.
+    """The outcomes that proved that nothing happened, by the ``id`` of what ended, with how many
+    attempts count, and whether they do themselves: behind a breaker they may not.
     ``failing`` are the lanes in which the last attempts before these were not answered.
     """
 
@@ -57,24 +56,25 @@ class Listener:
 
     def judge(self, tx: Tx, ended: Sequence[Ended]) -> Judged:
         """What ``ended`` means behind breakers, as these stand now."""
-        guarded = self._guarded(ended)
-        if not guarded:
+        guarded = {id(one) for one in self._guarded(ended)}
+        deferred = [identity(one.work.intent) for one in ended if _is_deferred(one)]
+        if not guarded and not deferred:
             return Judged(outcomes={}, failing=())
-        rows = read_lanes(tx, {one.work.intent.lane for one in guarded})
+        lanes = {one.work.intent.lane for one in ended if id(one) in guarded}
+        rows = read_lanes(tx, lanes) if lanes else ()
         failing = {lane.name for lane in rows if lane.failures}
         failures = {lane.name: lane.failures for lane in rows}
-        deferred = [identity(one.work.intent) for one in guarded if _is_deferred(one)]
         spared = attempts_spared(tx, deferred) if deferred else {}
         outcomes = {}
-        for one in guarded:
+        for one in ended:
             intent, heard = one.work.intent, heard_in(one.outcome)
-            before = failures.get(intent.lane, 0)
+            before = failures.get(intent.lane, 0) if id(one) in guarded else 0
             if _is_deferred(one):
                 counted = intent.attempt - spared.get(intent.id, 0) - (before > 0)
                 outcomes[id(one)] = replace(
                     one.outcome, attempts=max(counted, 1), is_spared=before > 0
                 )
-            if heard != "nothing":
+            if heard != "nothing" and id(one) in guarded:
                 failures[intent.lane] = before + 1 if heard == "unanswered" else 0
         return Judged(outcomes=outcomes, failing=failing)
 

@@ -230,7 +230,7 @@ class Reconciler:
                 again = absent(case)
                 if again is not None:
                     return again, ()
-                given_up = not_reached(f"it never arrived in {case.intent.attempt} attempts")
+                given_up = not_reached(f"it never arrived in {case.attempts} attempts")
                 bodies, digest = self._sealed("error", given_up.body)
                 return commands.Fail(code=given_up.code, error=digest, source="find"), bodies
             case Performed():

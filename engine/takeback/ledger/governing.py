@@ -132,7 +132,7 @@ SELECT takeback.micros(takeback.now()), coalesce((
 
 SPARED = Statement(
     name="attempts_spared",
-    sentence="Counts, of some intents, the attempts that an outage has ended.",
+    sentence="Counts, of some intents, the attempts that met an outage or were never called.",
     index="events_pkey",
     lock="none",
     text=text("""
@@ -141,7 +141,7 @@ FROM unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
 CROSS JOIN LATERAL (
     SELECT e.intent_id FROM takeback.events AS e
     WHERE e.tenant = w.tenant AND e.intent_id = w.id AND e.kind = 'intent.deferred'
-      AND CAST(e.payload AS json) ->> 'cause' = 'outage'
+      AND CAST(e.payload AS json) ->> 'cause' IN ('outage', 'interrupted')
     ORDER BY e.version OFFSET 0) AS e
 GROUP BY e.intent_id
 """),
@@ -207,7 +207,9 @@ def read_traffic(tx: Tx, names: Collection[str]) -> Traffic:
 
 
 def attempts_spared(tx: Tx, intents: Sequence[tuple[str, UUID]]) -> Mapping[UUID, int]:
-    """How many attempts of each of ``intents`` (tenant, id) were ended by an outage."""
+    """How many attempts of each of ``intents`` (tenant, id) were ended by an outage, or had begun
+    and were never called.
+    """
     parameters = {"tenants": [t for t, _ in intents], "ids": [str(id_) for _, id_ in intents]}
     return {UUID(id_): count for id_, count in tx.rows(SPARED, parameters)}
 
