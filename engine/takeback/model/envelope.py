@@ -32,7 +32,7 @@ from takeback.model.intent import (
 )
 from takeback.model.moment import iso
 from takeback.model.payload import Full
-from takeback.model.status import Status, status_of
+from takeback.model.status import STATUS, Status
 from takeback.model.violation import shown
 from takeback.model.wording import message_of, summary_of, undo_of
 
@@ -166,7 +166,7 @@ def answer(
 ) -> Envelope:
     """The lean answer about ``intent`` as it is now, and the full one with it."""
     state = _state(intent)
-    status = status_of(intent)
+    status = _status(intent)
     outcome = bodies.get("result") or {}
     affected = affected_rows(tool, bodies)
     document: dict[str, Any] = {
@@ -290,7 +290,7 @@ def is_safe_to_repeat(intent: Intent) -> bool:
 
     What has not even begun before a person has looked can't have happened.
     """
-    return status_of(intent) is not Status.IN_DOUBT or is_held_back(intent)
+    return _status(intent) is not Status.IN_DOUBT or is_held_back(intent)
 
 
 def _full(
@@ -379,6 +379,11 @@ def _state(intent: Intent) -> State:
     if intent.state is State.PURGED and intent.last_word is not None:
         return intent.last_word
     return intent.state
+
+
+def _status(intent: Intent) -> Status:
+    """Of what has failed, and may have happened all the same, another than that of its state."""
+    return Status.IN_DOUBT if is_denied(intent) else STATUS[_state(intent)]
 
 
 _CODES = {

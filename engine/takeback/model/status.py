@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from takeback.model.intent import Intent, State, is_denied
+from takeback.model.intent import State
 
 
 class Status(StrEnum):
@@ -48,10 +48,3 @@ STATUS: Mapping[State, Status] = {
     State.RESTORED: Status.TAKEN_BACK,
 }
 """The wire word of each state; a purged intent keeps the word of its last one."""
-
-
-def status_of(intent: Intent) -> Status:
-    """The wire word of an intent: of what has failed, and may have happened all the same, another
-    than that of its state.
-    """
-    return Status.IN_DOUBT if is_denied(intent) else STATUS[intent.last_word or intent.state]
