@@ -146,7 +146,9 @@ WAITING = Statement(
     text=text(f"""
 WITH {STOPPED},
 queue AS MATERIALIZED (
-    SELECT q.lane, q.priority, q.low_us, q.room, q.opens_us
+    SELECT q.lane, q.priority, q.low_us, q.room, q.opens_us,
+           CASE WHEN q.room > 0 THEN takeback.micros(takeback.now()) + 1 ELSE q.low_us END
+               AS later_us
     FROM unnest(CAST(:lanes AS text[]), CAST(:priorities AS smallint[]), CAST(:lows AS bigint[]),
                 CAST(:rooms AS int[]), CAST(:opens AS bigint[]))
         AS q (lane, priority, low_us, room, opens_us)
@@ -158,10 +160,7 @@ queue AS MATERIALIZED (
         ORDER BY i.lane, i.priority, i.due_at LIMIT q.room) AS i
 ), later AS MATERIALIZED (
     SELECT min(greatest(d.due_us, q.opens_us)) AS due_us
-    FROM (SELECT o.lane, o.priority, o.opens_us, o.room,
-                 CASE WHEN o.room > 0 THEN takeback.micros(takeback.now()) + 1 ELSE o.low_us END
-                     AS low_us
-          FROM queue AS o) AS q
+    FROM (SELECT o.lane, o.priority, o.opens_us, o.later_us AS low_us FROM queue AS o) AS q
     CROSS JOIN LATERAL (
         SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
         WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
