@@ -435,7 +435,7 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
     ],
 )
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
-    # So few rows as there are here a bitmap and a sort would do; what counts is that none is needed.
+    # For so few rows a bitmap and a sort would do; what counts is that none is needed.
     plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan", bitmaps="off")
     assert "Sort" not in [node["Node Type"] for node in plan]
 
