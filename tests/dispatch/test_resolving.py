@@ -569,3 +569,17 @@ def test_a_repeat_on_purpose_is_not_offered_while_nobody_knows(office, world, cl
     office.resolve(None, ref, "failed", principal=DANA)
 
     assert office.call(None, "send_letter", {"to": "dana"})["again"] == {"repeat_of": ref}
+
+
+def test_while_an_earlier_attempt_is_unknown_nobody_is_offered_to_do_it_once_more(
+    office, world, clock
+):
+    """A person has it tried again: until that is over, it may have happened already."""
+    ref = parked(office, world, clock)
+    office.retry(None, ref, principal=DANA)
+
+    told = office.call(None, "send_letter", {"to": "dana"})
+    assert told.replayed and told.status == "scheduled" and "again" not in told
+
+    drain(office, clock)
+    assert office.call(None, "send_letter", {"to": "dana"})["again"] == {"repeat_of": ref}

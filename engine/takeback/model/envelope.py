@@ -288,9 +288,12 @@ def _replayed(intent: Intent, replay: Replay) -> dict[str, Any]:
 def is_safe_to_repeat(intent: Intent) -> bool:
     """Whether a repeat on purpose is offered: not while nobody knows whether it has happened.
 
-    What has not even begun before a person has looked can't have happened.
+    What has not even begun before a person has looked can't have happened. What is tried again may
+    have, as long as an earlier attempt is unknown.
     """
-    return _status(intent) is not Status.IN_DOUBT or is_held_back(intent)
+    status = _status(intent)
+    is_tried_again = status in (Status.SCHEDULED, Status.IN_PROGRESS) and intent.attempts_unknown
+    return is_held_back(intent) or not (status is Status.IN_DOUBT or is_tried_again)
 
 
 def _full(
