@@ -75,3 +75,17 @@ def test_a_doubt_that_a_deploy_would_strand_is_listed(kiosk, ref, database_url):
     assert said.exit == 1
     (stranded,) = said.document["stranded"]
     assert (stranded["tool"], stranded["state"]) == ("ring", "in_doubt")
+
+
+def test_of_what_may_have_happened_trying_again_is_told_last_and_with_a_warning(kiosk, monkeypatch):
+    monkeypatch.setenv("TAKEBACK_LEASE_SECONDS", "2.5")
+    rung = kiosk.ref(*call("ring", bell="north", how="badly"))
+    for _ in range(50):
+        assert kiosk("worker", "--drain").exit == 0
+        if kiosk("show", rung, "--json").document["state"] == "parked":
+            break
+    assert kiosk("show", rung, "--json").document["can"] == ["resolve", "retry"]
+    shown = kiosk("show", rung).out
+    warned = rf"^  try again +takeback retry {rung} +\(it may happen a second time\)$"
+    assert re.search(warned, shown, re.MULTILINE)
+    assert shown.index("  happened ") < shown.index("  try again ")

@@ -352,7 +352,7 @@ def test_a_ticker_that_stands_in_carries_out_what_is_due_while_the_broker_is_dow
     yard.server.start()
     yard.actors()
     # Whoever stands in looks now and then whether it is relieved.
-    for number in range(20):
+    for number in range(300):
         refs.append(yard.call("bill", f"later-{number}"))
         yard.all_are(refs)
         if yard.left()[-1]["pid"] != ticker.child.pid:

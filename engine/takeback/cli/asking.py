@@ -87,7 +87,7 @@ def approval_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str
 
 _CAN = {
     "in_doubt": ("resolve",),
-    "parked": ("retry", "resolve"),
+    "parked": ("resolve", "retry"),
     "failed": ("retry",),
 }
 """By state, what a person may say about what has begun."""
@@ -162,7 +162,11 @@ def doubt_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
             yield field("happened", f"{said} --as succeeded --note '...'")
             yield field("did not", f"{said} --as failed --note '...'")
         else:
-            yield field("try again", said)
+            yield field("try again", f"{said}{_twice(doubt)}")
+
+
+def _twice(doubt: Mapping[str, Any] | None) -> str:
+    return "   (it may happen a second time)" if doubt and doubt["attempts_unknown"] else ""
 
 
 def _affected(approval: Mapping[str, Any]) -> Iterable[str]:
