@@ -162,7 +162,8 @@ class Lifecycle(RuleBasedStateMachine):
         else:
             silent = events.WindowMoved | events.Postponed
             told = events.AnsweredLate | events.Contradicted
-            assert isinstance(event, silent | told)
+            anew = isinstance(event, events.Failed) and event.source == "person"
+            assert isinstance(event, silent | told) or (anew and before.contradicted)
         assert now.attempt == before.attempt + isinstance(event, events.AttemptBegan)
         assert now.epoch - before.epoch in (0, 1)
         if now.epoch > before.epoch:
@@ -173,9 +174,10 @@ class Lifecycle(RuleBasedStateMachine):
             self.check_that_nothing_may_have_happened(event)
         policy = isinstance(event, events.Failed) and event.source == "policy"
         if policy or isinstance(event, events.ApprovalAsked):
-            self.check_that_nothing_may_have_happened(event)
             waited = isinstance(event, events.ApprovalAsked) and before.state is State.WAITING
             assert waited or before.state is State.CLAIMED
+            if not waited:
+                self.check_that_nothing_may_have_happened(event)
         if isinstance(event, events.Approved):
             assert before.expires_at is None or self.now < before.expires_at
             assert now.approved_by == event.by
@@ -194,8 +196,9 @@ class Lifecycle(RuleBasedStateMachine):
     def check_verdict(self, before: Intent, now: Intent, event: events.Event) -> None:
         """What had been decided stands, but for what a person, or proof, says."""
         if before.state is State.FAILED and now.state is not State.FAILED:
-            person = isinstance(event, events.Requeued) and event.cause == "person"
-            assert person or isinstance(event, events.Purged)
+            again = isinstance(event, events.Requeued) and event.cause == "person"
+            denied = isinstance(event, events.Succeeded) and event.source == "person"
+            assert again or (denied and before.contradicted) or isinstance(event, events.Purged)
         if before.state is State.SUCCEEDED and now.state is not State.SUCCEEDED:
             assert isinstance(event, events.RestoreBegan | events.Purged)
         if isinstance(event, events.Succeeded | events.Failed) and event.source == "late":
