@@ -123,20 +123,30 @@ class Line:
             pause.wait(DEAD_LOOK_SECONDS)
 
 
-@contextmanager
-def line(url: str) -> Iterator[tuple[Line, str]]:
-    """A line to the server of ``url``, and the URL that leads through it."""
+Target = tuple[int, tuple[str, int] | str]
+"""A family of sockets, and an address of it."""
+
+
+def server_of(url: str) -> tuple[Target, str]:
+    """Where the server of ``url`` listens, and a URL of its database at any other ``{port}``."""
     with psycopg.connect(url) as connection:
         info = connection.info
         name, user, host, port = info.dbname, info.user, info.host, info.port
-    family, address = (
+    target: Target = (
         (socket.AF_UNIX, f"{host}/.s.PGSQL.{port}")
         if host.startswith("/")
         else (socket.AF_INET, (host, port))
     )
+    at_port = f"postgresql://{urllib.parse.quote(user)}@127.0.0.1:{{port}}/{name}?sslmode=disable"
+    return target, at_port
+
+
+@contextmanager
+def line(url: str) -> Iterator[tuple[Line, str]]:
+    """A line to the server of ``url``, and the URL that leads through it."""
+    (family, address), at_port = server_of(url)
     wire = Line(family, address)
-    user = urllib.parse.quote(user)
     try:
-        yield wire, f"postgresql://{user}@127.0.0.1:{wire.port}/{name}?sslmode=disable"
+        yield wire, at_port.format(port=wire.port)
     finally:
         wire.close()

@@ -2,11 +2,10 @@
 
 import socket
 import threading
-import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-import psycopg
+from tests.line import Target, server_of
 
 
 class Proxy:
@@ -16,7 +15,7 @@ class Proxy:
     has answered it, and the answer is lost.
     """
 
-    def __init__(self, target: tuple[int, tuple[str, int] | str]) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -83,17 +82,9 @@ class Proxy:
 @contextmanager
 def proxied(url: str) -> Iterator[tuple[Proxy, str]]:
     """A proxy to the server of ``url``, and the URL that leads through it."""
-    with psycopg.connect(url) as connection:
-        info = connection.info
-        name, user, host, port = info.dbname, info.user, info.host, info.port
-    family, address = (
-        (socket.AF_UNIX, f"{host}/.s.PGSQL.{port}")
-        if host.startswith("/")
-        else (socket.AF_INET, (host, port))
-    )
-    proxy = Proxy((family, address))
-    quoted = urllib.parse.quote(user)
+    target, at_port = server_of(url)
+    proxy = Proxy(target)
     try:
-        yield proxy, f"postgresql://{quoted}@127.0.0.1:{proxy.port}/{name}?sslmode=disable"
+        yield proxy, at_port.format(port=proxy.port)
     finally:
         proxy.close()

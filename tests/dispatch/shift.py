@@ -1,11 +1,12 @@
 """A worker at work in a thread of its own, with a watch that the test sets."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from tests.dispatch.office import Office
+from tests.dispatch.office import Office, World
 
 SECONDS_MAX = 30
 SLEEP_SECONDS = 0.01
@@ -104,3 +105,18 @@ class Door:
     def open(self) -> None:
         """Lets everybody go on, also who comes later."""
         self._open.set()
+
+
+@contextmanager
+def before(world: World, *tools: str) -> Iterator[Door]:
+    """A door before ``tools``: who calls one of them for "dana" waits there before it arrives."""
+    door = Door()
+
+    def behind(called: Any) -> Any:
+        if called.to == "dana":
+            door.wait()
+        return world.arrive(called)
+
+    world.on.update(dict.fromkeys(tools, behind))
+    yield door
+    door.open()

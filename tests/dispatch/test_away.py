@@ -13,7 +13,7 @@ from takeback.ledger.database import Database
 from takeback.model.errors import DatabaseUnavailable, TakebackError
 from takeback.testing.crash import Fault, Stage, StagedConnection
 from tests.dispatch.office import Office, World
-from tests.dispatch.shift import Door, Shift, eventually
+from tests.dispatch.shift import Door, Shift, before, eventually
 from tests.line import Line, State, line
 
 pytestmark = pytest.mark.chaos
@@ -39,16 +39,8 @@ def far(wire: tuple[Line, str], world: World) -> Iterator[Office]:
 @pytest.fixture
 def door(world: World) -> Iterator[Door]:
     """Where whoever is sent to "dana" waits before it arrives."""
-    door = Door()
-
-    def behind(called: Any) -> Any:
-        if called.to == "dana":
-            door.wait()
-        return world.arrive(called)
-
-    world.on["send_letter"] = world.on["pay"] = behind
-    yield door
-    door.open()
+    with before(world, "send_letter", "pay") as door:
+        yield door
 
 
 def said(caplog: pytest.LogCaptureFixture, word: str) -> list[str]:

@@ -152,7 +152,7 @@ def test_a_replica_is_no_place_for_a_worker(pair, world):
     office = Office(pair.second.url, world)
     eventually(pair.has_followed, "the replica has all of it")
     with Shift(office) as shift:
-        eventually(lambda: shift.worker._troubles > 2, "it waits")
+        eventually(lambda: shift.worker._troubles.count > 2, "it waits")
         pair.promote_second()
         ref = None
 

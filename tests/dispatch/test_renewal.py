@@ -18,7 +18,7 @@ from takeback.model import command as commands
 from takeback.model.errors import InvalidSettings
 from takeback.testing.crash import Stage
 from tests.dispatch.office import Office, World, row
-from tests.dispatch.shift import Door, Shift, eventually
+from tests.dispatch.shift import Door, Shift, before, eventually
 from tests.dispatch.step import step
 
 TURN_SECONDS = 11.0
@@ -28,16 +28,8 @@ TURN_SECONDS = 11.0
 @pytest.fixture
 def door(world: World) -> Iterator[Door]:
     """Where whoever hauls to "dana" waits."""
-    door = Door()
-
-    def haul(called: Any) -> Any:
-        if called.to == "dana":
-            door.wait()
-        return world.arrive(called)
-
-    world.on["haul"] = world.on["pay"] = haul
-    yield door
-    door.open()
+    with before(world, "haul", "pay") as door:
+        yield door
 
 
 def pass_time(clock: Any, *shifts: Shift, seconds: float = TURN_SECONDS) -> None:

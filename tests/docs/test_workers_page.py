@@ -2,10 +2,11 @@
 
 import pytest
 
-from takeback.dispatch.worker import TROUBLE_PAUSES
+from takeback.declare import Priority
+from takeback.dispatch.trouble import PAUSES
 from takeback.settings import Settings
 from takeback_workers import broker, shift, ticker
-from takeback_workers.wake_up import Priority, queue_of
+from takeback_workers.wake_up import QUEUES, queue_of
 from tests.docs.page import read
 from tests.docs.test_guarantees_page import names_of_tests
 
@@ -33,12 +34,12 @@ def test_each_kind_of_broker_that_the_page_names_is_taken(scheme: str):
 
 def test_the_queues_are_called_as_the_page_says():
     assert queue_of("shop", Priority.HIGH) in PAGE.text
-    assert all(f"`{one.value}`" in PAGE.text for one in Priority)
+    assert all(f"`{one}`" in PAGE.text for one in QUEUES.values())
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"at most {ticker.WINDOW:,} unclaimed" in PAGE.text
-    assert f"after {TROUBLE_PAUSES[0]} s and up to {TROUBLE_PAUSES[-1]:g} s" in PAGE.text
+    assert f"after {PAUSES[0]} s and up to {PAUSES[-1]:g} s" in PAGE.text
     assert f"itself after {ticker.STAND_IN_SECONDS:g} s" in PAGE.text
     assert shift.STOP_SECONDS_MAX == 6.0 and "for six seconds" in PAGE.text
     assert 1000 / broker.POLL_MS_MAX == 5 and "five times a second" in PAGE.text

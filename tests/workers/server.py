@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import redis
 
 from takeback.model.errors import BrokerUnavailable
 from takeback_workers.broker import queue_lengths
-from takeback_workers.wake_up import Priority, queue_of
+from takeback_workers.wake_up import QUEUES, queue_of
 from tests import services
 
 START_SECONDS_MAX = 60
@@ -31,7 +32,7 @@ def free_port() -> int:
         return port
 
 
-class Server:
+class Server(ABC):
     """A broker that is started, stopped and killed by a test; ``url`` stays the same."""
 
     name: str
@@ -42,9 +43,9 @@ class Server:
         self.directory = directory
         self.child: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def command(self) -> tuple[list[str], Mapping[str, str]]:
         """What is run, and what its environment has more than ours."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Returns when it answers."""
@@ -99,17 +100,17 @@ class Server:
         """Whatever is left of it ends."""
         self.kill()
 
+    @abstractmethod
     def wipe(self, tenant: str) -> None:
         """Everything that waits in the queues of ``tenant`` is lost."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, queue: str, data: bytes) -> None:
         """Puts something into a queue, as anybody might who can reach it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def in_hand(self, queue: str) -> int:
         """How many messages somebody has taken from the queue and not acknowledged."""
-        raise NotImplementedError
 
 
 class Redis(Server):
@@ -194,7 +195,7 @@ class RabbitMQ(Server):
             self.mapper = None
 
     def wipe(self, tenant: str) -> None:
-        queues = [queue_of(tenant, one) for one in Priority]
+        queues = [queue_of(tenant, one) for one in QUEUES]
         self._on_channel(lambda channel: [channel.queue_delete(one) for one in queues])
 
     def put(self, queue: str, data: bytes) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from takeback.declare import Priority
 from takeback_workers.broker import queue_lengths
-from takeback_workers.wake_up import Priority
 from tests.dispatch.clock import Clock
 from tests.workers.server import eventually
 from tests.workers.yard import WORKER, Yard

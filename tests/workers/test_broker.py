@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 from dramatiq.middleware import Retries
 
+from takeback.declare import Priority
 from takeback.model.errors import BrokerUnavailable
 from takeback_workers.broker import Post, open_broker, queue_lengths
-from takeback_workers.wake_up import Priority, named_by, queue_of
+from takeback_workers.wake_up import QUEUES, named_by, queue_of
 from tests.workers.server import RabbitMQ, Server, free_port
 
 
@@ -48,12 +49,12 @@ def test_a_wake_up_stands_in_the_queue_of_its_priority_until_it_is_taken(server,
     post.send([(ids[0], Priority.HIGH)])
     post.send([(ids[1], Priority.LOW)])
     post.send([(ids[2], Priority.LOW)])
-    assert post.lengths() == {Priority.HIGH: 1, Priority.DEFAULT: 0, Priority.LOW: 2}
+    assert post.lengths() == {Priority.HIGH: 1, Priority.NORMAL: 0, Priority.LOW: 2}
     assert received(server, queue_of(tenant, Priority.LOW), 2) == [
         (tenant, ids[1]),
         (tenant, ids[2]),
     ]
-    assert post.lengths() == {Priority.HIGH: 1, Priority.DEFAULT: 0, Priority.LOW: 0}
+    assert post.lengths() == {Priority.HIGH: 1, Priority.NORMAL: 0, Priority.LOW: 0}
 
 
 def test_the_queues_of_nobody_are_empty_and_asking_makes_none(server):
@@ -62,16 +63,16 @@ def test_the_queues_of_nobody_are_empty_and_asking_makes_none(server):
 
 
 def test_what_is_strange_is_dropped_and_what_comes_behind_it_arrives(server, post, tenant):
-    queue = queue_of(tenant, Priority.DEFAULT)
+    queue = queue_of(tenant, Priority.NORMAL)
     first, last = uuid.UUID(int=1), uuid.UUID(int=2)
-    post.send([(first, Priority.DEFAULT)])
+    post.send([(first, Priority.NORMAL)])
     for _ in range(25):
         server.put(queue, b'{"args": 7')
         server.put(queue, b'{"queue_name": "q", "actor_name": "a", "args": [], "options": null}')
-    post.send([(last, Priority.DEFAULT)])
+    post.send([(last, Priority.NORMAL)])
     assert received(server, queue, 2) == [(tenant, first), (tenant, last)]
     assert server.in_hand(queue) == 0
-    assert post.lengths()[Priority.DEFAULT] == 0
+    assert post.lengths()[Priority.NORMAL] == 0
 
 
 def test_a_broker_repeats_nothing_of_its_own_accord_and_delays_nothing(server):
@@ -85,11 +86,11 @@ def test_a_broker_repeats_nothing_of_its_own_accord_and_delays_nothing(server):
 
 
 def test_a_queue_that_is_deleted_is_there_again_with_the_next_wake_up(server, post, tenant):
-    post.send([(uuid.UUID(int=1), Priority.DEFAULT)])
+    post.send([(uuid.UUID(int=1), Priority.NORMAL)])
     server.wipe(tenant)
-    assert post.lengths()[Priority.DEFAULT] == 0
-    post.send([(uuid.UUID(int=2), Priority.DEFAULT)])
-    assert post.lengths()[Priority.DEFAULT] == 1
+    assert post.lengths()[Priority.NORMAL] == 0
+    post.send([(uuid.UUID(int=2), Priority.NORMAL)])
+    assert post.lengths()[Priority.NORMAL] == 1
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "amqp", "amqps"])
@@ -116,6 +117,6 @@ def test_a_broker_that_refuses_the_password_is_unavailable(server, tenant):
 
 def test_tenants_have_queues_of_their_own_whatever_they_are_called():
     names = ["shop", "Shop", "shop.high", "t-1", "Ünder & Söhne", "x" * 100, "a/b", "*"]
-    queues = {queue_of(name, one) for name in names for one in Priority}
-    assert len(queues) == len(names) * len(Priority)
+    queues = {queue_of(name, one) for name in names for one in QUEUES}
+    assert len(queues) == len(names) * len(QUEUES)
     assert all(len(queue) < 100 and queue.isascii() for queue in queues)

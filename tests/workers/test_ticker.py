@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from takeback.client.batching import Call
+from takeback.declare import Priority
 from takeback_workers.broker import Post
 from takeback_workers.ticker import AGAIN_SECONDS, AGAIN_SECONDS_BEHIND, WINDOW, Ticker
-from takeback_workers.wake_up import Priority
 from tests.workers.server import Server
 from tests.workers.yard import Yard, open_yard
 
@@ -137,7 +137,7 @@ def test_a_backlog_that_fills_its_window_does_not_hide_what_is_urgent(tick: Tick
     tick.yard.call("urgent", "dana")
     tick.yard.call("send", "dana")
     assert tick.turn() == WINDOW + 2
-    assert tick.post.lengths() == {Priority.HIGH: 1, Priority.DEFAULT: 1, Priority.LOW: WINDOW}
+    assert tick.post.lengths() == {Priority.HIGH: 1, Priority.NORMAL: 1, Priority.LOW: WINDOW}
 
 
 def test_while_its_broker_is_away_it_waits_ever_longer_and_then_wakes_for_all(tick: Tick):
@@ -150,7 +150,7 @@ def test_while_its_broker_is_away_it_waits_ever_longer_and_then_wakes_for_all(ti
     assert tick.naps == [0.1, 0.2, 0.5, 1.0, 2.0, 2.0]
     tick.yard.server.start()
     assert tick.turn() == len([*refs, later])
-    assert tick.post.lengths()[Priority.DEFAULT] == 4
+    assert tick.post.lengths()[Priority.NORMAL] == 4
 
 
 def test_a_ticker_that_is_new_wakes_for_everything_and_doubles_do_no_harm(tick: Tick):

@@ -14,8 +14,9 @@ import psycopg
 from dramatiq import Message
 
 from takeback import Settings, Takeback
+from takeback.declare import Priority
 from takeback_workers.broker import open_broker
-from takeback_workers.wake_up import Priority, queue_of, wake_up
+from takeback_workers.wake_up import queue_of, wake_up
 from tests.workers.folder import yard as app_of_the_yard
 from tests.workers.server import Server, eventually
 
@@ -131,11 +132,11 @@ class Yard:
         """Nothing was attempted twice, and nothing else was."""
         assert sorted(one["ref"] for one in self.left()) == sorted(refs)
 
-    def wake(self, refs: Sequence[str], priority: Priority = Priority.DEFAULT) -> None:
+    def wake(self, refs: Sequence[str], priority: Priority = Priority.NORMAL) -> None:
         """Publishes a wake-up for each, whatever the ledger says."""
         self.send([self.message(ref, priority) for ref in refs])
 
-    def message(self, ref: str, priority: Priority = Priority.DEFAULT) -> Message[None]:
+    def message(self, ref: str, priority: Priority = Priority.NORMAL) -> Message[None]:
         """The wake-up for an intent."""
         intent = self.app.show(ref).entry.intent
         return wake_up(intent.tenant, intent.id, priority)
@@ -152,7 +153,7 @@ class Yard:
         self._connection.close()
         self._connection = psycopg.connect(self.database_url, autocommit=True)
 
-    def queue(self, priority: Priority = Priority.DEFAULT) -> str:
+    def queue(self, priority: Priority = Priority.NORMAL) -> str:
         """The name of a queue."""
         return queue_of(self.tenant, priority)
 

@@ -14,13 +14,14 @@ from functools import partial
 import dramatiq
 
 from takeback import log
+from takeback.declare import Priority
 from takeback.log import logger
 from takeback.model.errors import InvalidSettings
 from takeback.process import bound_memory
 from takeback_workers import load_app
 from takeback_workers.broker import NO_BROKER, open_broker
 from takeback_workers.shift import Shift, Tally, pass_on
-from takeback_workers.wake_up import Priority, actor_of, named_by, queue_of, wake_up
+from takeback_workers.wake_up import QUEUES, actor_of, named_by, queue_of, wake_up
 
 
 def wake(priority: Priority, tenant: str, intent_id: str) -> None:
@@ -45,10 +46,10 @@ logging.getLogger("dramatiq").propagate = False
 shift = Shift(app)
 broker = open_broker(app.settings.broker_url, [shift, Tally(shift, app.context.monotonic)])
 dramatiq.set_broker(broker)
-for one in Priority:
+for one in QUEUES:
     dramatiq.actor(
         broker=broker,
         actor_name=actor_of(one),
         queue_name=queue_of(app.settings.tenant, one),
-        priority=one.rank,
+        priority=-one,  # dramatiq takes the lowest first
     )(partial(wake, one))

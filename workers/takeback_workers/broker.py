@@ -23,9 +23,10 @@ from dramatiq.errors import BrokerError, DecodeError
 from dramatiq.middleware import Middleware
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from takeback.declare import Priority
 from takeback.log import logger
 from takeback.model.errors import BrokerUnavailable
-from takeback_workers.wake_up import NAMESPACE, Priority, is_wake_up, queue_of, wake_up
+from takeback_workers.wake_up import NAMESPACE, QUEUES, is_wake_up, queue_of, wake_up
 
 NO_BROKER = (
     "broker_url is not set: expected redis://host:port/0 or amqp://user@host:port/ in "
@@ -84,12 +85,11 @@ def queue_lengths(url: str, tenant: str) -> Mapping[Priority, int]:
         if urllib.parse.urlsplit(url).scheme.startswith("redis"):
             with _client(url) as client:
                 return {
-                    one: int(client.llen(f"{NAMESPACE}:{queue_of(tenant, one)}"))
-                    for one in Priority
+                    one: int(client.llen(f"{NAMESPACE}:{queue_of(tenant, one)}")) for one in QUEUES
                 }
         connection = pika.BlockingConnection(_parameters(url))
         try:
-            return {one: _length(connection, queue_of(tenant, one)) for one in Priority}
+            return {one: _length(connection, queue_of(tenant, one)) for one in QUEUES}
         finally:
             connection.close()
 

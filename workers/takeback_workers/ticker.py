@@ -20,19 +20,19 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from takeback import Takeback, log
-from takeback.declare import NORMAL
+from takeback.declare import HIGH, LOW, NORMAL, Priority
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pulse import PULSE_SECONDS
 from takeback.dispatch.responder import FAULTS
 from takeback.dispatch.sweep import Sweep
+from takeback.dispatch.trouble import Troubles
 from takeback.dispatch.work import Identity
-from takeback.dispatch.worker import FAULTS_MAX, SWEEP_SECONDS, TROUBLE_PAUSES
+from takeback.dispatch.worker import SWEEP_SECONDS
 from takeback.ledger.claiming import Agenda, Due
 from takeback.log import logger
 from takeback.model import errors
 from takeback.process import NO_LEDGER, bound_memory, stoppable
 from takeback_workers.broker import NO_BROKER, Post
-from takeback_workers.wake_up import Priority
 
 WINDOW = 1000
 """So many wake-ups of a kind may wait at once: more would only grow old, or be lost together."""
@@ -91,8 +91,8 @@ class Ticked:
 def priority_of(due: Due) -> Priority:
     """In which queue a wake-up stands: the one place that says so."""
     if due.priority == NORMAL:
-        return Priority.DEFAULT
-    return Priority.HIGH if due.priority > NORMAL else Priority.LOW
+        return NORMAL
+    return HIGH if due.priority > NORMAL else LOW
 
 
 class Ticker:
@@ -133,8 +133,7 @@ class Ticker:
         self._look_everywhere_at = self._monotonic()
         self._probe_at = self._monotonic()
         self._away_since: float | None = None
-        self._troubles = 0
-        self._faults = 0
+        self._troubles = Troubles()
 
     def run(self) -> Ticked:
         """Wakes until it is told to stop. A database or a broker that is away is waited for.
@@ -160,13 +159,13 @@ class Ticker:
         except errors.Unavailable as problem:
             self._wait_out(problem)
         except FAULTS as problem:
-            self._faults += 1
-            logger.error("ticker_failed", times=self._faults, exc_info=problem)
-            if self._faults >= FAULTS_MAX:
+            is_hopeless = self._troubles.is_hopeless()
+            logger.error("ticker_failed", times=self._troubles.faults, exc_info=problem)
+            if is_hopeless:
                 raise
-            self._sleep(TROUBLE_PAUSES[min(self._faults, len(TROUBLE_PAUSES)) - 1])
+            self._sleep(self._troubles.pause())
         else:
-            self._troubles = self._faults = 0
+            self._troubles.end()
             self._say_pulse()
 
     def _say_pulse(self) -> None:
@@ -175,8 +174,7 @@ class Ticker:
             logger.info("ticker_pulse", unclaimed=len(self._published), **asdict(self.ticked))
 
     def _wait_out(self, problem: errors.Unavailable) -> None:
-        pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
-        self._troubles += 1
+        pause = self._troubles.pause()
         logger.warning("ticker_waits", code=problem.code, seconds=pause)
         self._sleep(pause)
 

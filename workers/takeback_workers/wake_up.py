@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from dramatiq import Message
 
+from takeback.declare import HIGH, LOW, NORMAL, Priority
 from takeback.dispatch.work import Identity
 
 NAMESPACE = "takeback"
@@ -23,39 +23,31 @@ NAMESPACE = "takeback"
 _LEGIBLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Priority(Enum):
-    """How urgent: a queue of its own each, and a worker takes from the first that has something."""
-
-    HIGH = "high"
-    DEFAULT = "default"
-    LOW = "low"
-
-    @property
-    def rank(self) -> int:
-        """As dramatiq sorts what a worker has at hand: the lowest first."""
-        return list(Priority).index(self)
+QUEUES: Mapping[Priority, str] = {HIGH: "high", NORMAL: "default", LOW: "low"}
+"""A queue of its own each, the most urgent first; a worker takes from the first that has something.
+"""
 
 
 def queue_of(tenant: str, priority: Priority) -> str:
     """The name of the queue. A tenant that can't stand in one is told by a digest.
 
-    >>> queue_of("default", Priority.HIGH)
+    >>> queue_of("default", HIGH)
     'takeback.default.high'
-    >>> queue_of("Ünder & Söhne", Priority.LOW)
+    >>> queue_of("Ünder & Söhne", LOW)
     'takeback.t-912eb4adf96d5f2c.low'
     """
     legible = tenant
     if not _LEGIBLE.fullmatch(tenant) or tenant.startswith("t-"):
         legible = f"t-{hashlib.sha256(tenant.encode()).hexdigest()[:16]}"
-    return f"{NAMESPACE}.{legible}.{priority.value}"
+    return f"{NAMESPACE}.{legible}.{QUEUES[priority]}"
 
 
 def actor_of(priority: Priority) -> str:
     """The name of the actor that a queue's messages are for."""
-    return f"{NAMESPACE}_wake_{priority.value}"
+    return f"{NAMESPACE}_wake_{QUEUES[priority]}"
 
 
-_ACTORS = [actor_of(priority) for priority in Priority]
+_ACTORS = [actor_of(priority) for priority in QUEUES]
 
 
 def wake_up(tenant: str, intent_id: UUID, priority: Priority) -> Message[None]:

@@ -10,10 +10,8 @@ from statistics import median
 
 import psycopg
 
+from takeback.bench.draining import record
 from takeback.bench.subject import CLAIM, SETTLE, arguments_of, open_app
-from takeback.client.batching import Call
-
-BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,7 @@ def measure(url: str, *, intents: int, rounds: int, tick: Callable[[str], None])
     for turn in range(rounds):
         steps: dict[str, Callable[[str], float]] = {
             "replay": lambda stream: _replays(url, stream, 500),
-            "call_many": lambda stream: _batches(url, stream, "noop", intents),
+            "call_many": lambda stream: record(url, stream, "noop", intents),
             "drain": lambda _: _drain(url),
             "floor_drain": lambda _: floor_drain(url, intents),
             "drain_blind": lambda stream: _drain_blind(url, stream, intents // 5),
@@ -55,17 +53,6 @@ def _replays(url: str, stream: str, count: int) -> float:
     return count / seconds
 
 
-def _batches(url: str, stream: str, tool: str, count: int) -> float:
-    app = open_app(url)
-    calls = [Call(tool=tool, arguments=arguments_of(stream, n)) for n in range(count)]
-    began = time.perf_counter()
-    for start in range(0, count, BATCH):
-        app.call_many(None, calls[start : start + BATCH])
-    seconds = time.perf_counter() - began
-    app.close()
-    return count / seconds
-
-
 def _drain(url: str) -> float:
     """What the worker carries out a second, of what the batches have left due."""
     app = open_app(url)
@@ -79,7 +66,7 @@ def _drain(url: str) -> float:
 
 
 def _drain_blind(url: str, stream: str, count: int) -> float:
-    _batches(url, stream, "noop_blind", count)
+    record(url, stream, "noop_blind", count)
     return _drain(url)
 
 

@@ -348,7 +348,8 @@ def _broker(usable: Settings, found: Examination, *, show_secrets: bool) -> None
     found.document["broker"] = document
     try:
         lengths = workers("broker").queue_lengths(url, usable.tenant)
-        document["queues"] = {one.value: length for one, length in lengths.items()}
+        queues = workers("wake_up").QUEUES
+        document["queues"] = {queues[one]: length for one, length in lengths.items()}
     except TakebackError as problem:
         reason = reason_of(problem)
         document["problem"] = f"{problem}: {reason}" if reason else str(problem)

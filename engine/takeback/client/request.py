@@ -23,7 +23,7 @@ from takeback.model.event import Recorded
 from takeback.model.key import IdempotencyKey, canonical_bytes, derive_key, derive_ordering
 from takeback.model.policy import Proposal
 from takeback.model.ref import ENTROPY_BYTES, make_ref, normalise
-from takeback.model.violation import Repair, Violation, shown
+from takeback.model.violation import Violation, of_term
 
 RUN_LENGTH_MAX = 200
 
@@ -210,7 +210,7 @@ def identifier_violations(*, run: Any, principal: Any, on_behalf_of: Any = None)
     What a principal may do hangs on its prefix, so one that is neither of the two is a mistake.
     """
     violations = [
-        _violation(name, value, "malformed", f"must be 1 to {RUN_LENGTH_MAX} {_PRINTABLE}")
+        of_term(name, value, "malformed", f"must be 1 to {RUN_LENGTH_MAX} {_PRINTABLE}")
         for name, value in (("run", run), ("principal", principal), ("on_behalf_of", on_behalf_of))
         if not (_is_identifier(value) or (name != "principal" and value is None))
     ]
@@ -218,7 +218,7 @@ def identifier_violations(*, run: Any, principal: Any, on_behalf_of: Any = None)
         return violations
     said = "must be agent:NAME for an agent, user:NAME or a plain name for a person"
     return [
-        _violation(name, value, "malformed", said)
+        of_term(name, value, "malformed", said)
         for name, value in (("principal", principal), ("on_behalf_of", on_behalf_of))
         if value is not None and ":" in value and not _names_somebody(value)
     ]
@@ -259,9 +259,9 @@ def _reserved(
     sent = reserved.get(name)
     value = sent if given is None else given
     if value is not None and not isinstance(value, str):
-        violations.append(_violation(name, value, "wrong_type", "must be text"))
+        violations.append(of_term(name, value, "wrong_type", "must be text"))
     elif given is not None and sent is not None and given != sent:
-        violations.append(_violation(name, sent, "malformed", "is given twice, with two values"))
+        violations.append(of_term(name, sent, "malformed", "is given twice, with two values"))
     return value
 
 
@@ -271,19 +271,7 @@ def _scope_violations(tool: Tool, run: str | None) -> Iterator[Violation]:
         and not isinstance(tool.effect, Read)
         and tool.recipe.scope.kind is ScopeKind.RUN
     ):
-        yield _violation(
-            "run", None, "missing", f"is required: {tool.name} is recorded once per run"
-        )
-
-
-def _violation(field: str, received: Any, code: str, message: str) -> Violation:
-    return Violation(
-        field=field,
-        code=code,
-        message=message,
-        received=shown(received),
-        repair=Repair.CHOICE,
-    )
+        yield of_term("run", None, "missing", f"is required: {tool.name} is recorded once per run")
 
 
 def _keys(context: Context, tool: Tool, proposal: Proposal) -> tuple[IdempotencyKey, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from takeback.declare import Remote, Tool
 from takeback.model import errors
 from takeback.model.ref import normalise
-from takeback.model.violation import Repair, Violation, shown
+from takeback.model.violation import Violation, of_term
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
@@ -24,16 +24,16 @@ def term_violations(tool: Tool, *, not_before: Any, after: Any) -> Iterator[Viol
     if not_before is not None:
         yield from _not_before(tool, not_before)
     if not isinstance(after, Sequence) or isinstance(after, str):
-        yield _violation("after", after, "wrong_type", "must be a list of refs")
+        yield of_term("after", after, "wrong_type", "must be a list of refs")
         return
     if not all(isinstance(ref, str) for ref in after):
-        yield _violation("after", list(after), "wrong_type", "must be a list of refs")
+        yield of_term("after", list(after), "wrong_type", "must be a list of refs")
     elif len(set(after)) > AFTER_MAX:
         message = f"must be at most {AFTER_MAX} refs"
-        yield _violation("after", f"{len(set(after))} refs", "too_long", message)
+        yield of_term("after", f"{len(set(after))} refs", "too_long", message)
     if after and not isinstance(tool.effect, Remote):
         message = "only a remote effect can wait; leave it out"
-        yield _violation("after", list(after), "unknown_argument", message)
+        yield of_term("after", list(after), "unknown_argument", message)
 
 
 def refs_of(after: Sequence[str]) -> tuple[str, ...]:
@@ -46,23 +46,13 @@ def refs_of(after: Sequence[str]) -> tuple[str, ...]:
 
 def _not_before(tool: Tool, not_before: Any) -> Iterator[Violation]:
     if not isinstance(not_before, datetime):
-        yield _violation("not_before", not_before, "wrong_type", "must be an instant")
+        yield of_term("not_before", not_before, "wrong_type", "must be an instant")
     elif not_before.utcoffset() is None:
         message = "must say its offset from UTC, such as 2026-11-29T14:05:10Z"
-        yield _violation("not_before", not_before.isoformat(), "naive_instant", message)
+        yield of_term("not_before", not_before.isoformat(), "naive_instant", message)
     elif not EARLIEST <= not_before < LATEST:
         message = "must lie between the years 1970 and 9999"
-        yield _violation("not_before", not_before.isoformat(), "out_of_range", message)
+        yield of_term("not_before", not_before.isoformat(), "out_of_range", message)
     if not isinstance(tool.effect, Remote):
         message = "only a remote effect can wait; leave it out"
-        yield _violation("not_before", str(not_before), "unknown_argument", message)
-
-
-def _violation(field: str, received: Any, code: str, message: str) -> Violation:
-    return Violation(
-        field=field,
-        code=code,
-        message=message,
-        received=shown(received),
-        repair=Repair.CHOICE,
-    )
+        yield of_term("not_before", str(not_before), "unknown_argument", message)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from takeback.client.context import Context
 from takeback.client.looking import find
@@ -28,7 +27,7 @@ from takeback.ledger.reading import Entry
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.decide import record as decide_recording
-from takeback.model.violation import Repair, Violation
+from takeback.model.violation import Violation, of_term
 from takeback.model.waiting import Fate, fate_of
 from takeback.model.wording import BECAME
 
@@ -111,21 +110,10 @@ def require_no_cycle(context: Context, tx: Tx, request: Request, twin: Entry) ->
         ahead = sorted({ref for other in found for ref in other.after} - seen)
 
 
-def _cycle(received: Any, why: str) -> Violation:
-    return Violation(
-        field="after",
-        code="invalid_value",
-        message=f"must not go round in a circle: {why}",
-        received=received,
-        repair=Repair.CHOICE,
-    )
+def _cycle(received: str, why: str) -> Violation:
+    return of_term("after", received, "invalid_value", f"must not go round in a circle: {why}")
 
 
 def _came_to_nothing(ref: str, fate: Fate) -> Violation:
-    return Violation(
-        field="after",
-        code="invalid_value",
-        message=f"{ref} {BECAME[fate]}, so this would never happen; leave it out to call anyway",
-        received=ref,
-        repair=Repair.CHOICE,
-    )
+    message = f"{ref} {BECAME[fate]}, so this would never happen; leave it out to call anyway"
+    return of_term("after", ref, "invalid_value", message)

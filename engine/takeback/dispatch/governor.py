@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 
 from takeback.client.context import Context
 from takeback.declare import Connector, Remote
-from takeback.dispatch.lane import Room
 from takeback.dispatch.pace import GRACE_SECONDS, Pace
 from takeback.dispatch.work import Identity, Work
 from takeback.ledger.governing import (
@@ -29,7 +28,7 @@ from takeback.ledger.governing import (
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import lane as lanes_
-from takeback.model.lane import Lane
+from takeback.model.lane import Lane, Room
 
 FULL_LOOK = timedelta(seconds=0.25)
 """How soon a lane is looked at again that others have filled: nothing says when they are done."""
@@ -46,7 +45,7 @@ class Governor:
         self._probe_spans = {name: _probe_span(context, pace, name) for name in self._connectors}
         self._is_registered = False
         self._held: Mapping[str, Lane] = {}
-        self._rooms: Mapping[str, lanes_.Room] = {}
+        self._rooms: Mapping[str, Room] = {}
         self._now: datetime | None = None
 
     @property
@@ -108,16 +107,17 @@ class Governor:
         return [self._governed(work) for work in works]
 
     def _told(self, name: str) -> Room:
+        """The room, with when the lane is to be asked about again."""
         room = self._rooms.get(name)
         if room is None or self._now is None:
             return Room(count=0)
         if room.count:
-            return Room(count=room.count)
+            return room
         if room.ready_at is None:
-            return Room(count=0, opens_at=self._now + FULL_LOOK)
+            return replace(room, ready_at=self._now + FULL_LOOK)
         if self._is_paused(name):
-            return Room(count=0, opens_at=min(room.ready_at, self._now + PAUSED_LOOK))
-        return Room(count=0, opens_at=room.ready_at)
+            return replace(room, ready_at=min(room.ready_at, self._now + PAUSED_LOOK))
+        return room
 
     def _is_paused(self, name: str) -> bool:
         return self._connectors[name].breaker is not None and (

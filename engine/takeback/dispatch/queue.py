@@ -14,12 +14,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from takeback.declare import Priority
-from takeback.dispatch.lane import OPEN, Room
 from takeback.ledger.claiming import EVER_US, Agenda, Queue
 from takeback.ledger.locking import NOW
 from takeback.ledger.projection import PLACE_OF
 from takeback.ledger.transaction import Row
 from takeback.model.intent import micros
+from takeback.model.lane import OPEN, Room
 
 SLACK = timedelta(seconds=1)
 """How late a call may commit and still be found by the next claim: most take milliseconds."""
@@ -111,11 +111,11 @@ class Queues:
             lane=lane,
             priority=priority,
             low_us=EVER_US if low_us is None else low_us,
-            room=limit if room.count is None else min(room.count, limit),
+            room=min(room.count, limit),
         )
-        if room.opens_at is None or room.count != 0:
+        if room.ready_at is None or room.count != 0:
             return queue
-        return replace(queue, opens_us=micros(room.opens_at))
+        return replace(queue, opens_us=micros(room.ready_at))
 
 
 def fitting(due: Sequence[Row], rooms: Mapping[str, Room]) -> list[Row]:
@@ -124,8 +124,7 @@ def fitting(due: Sequence[Row], rooms: Mapping[str, Room]) -> list[Row]:
     kept = []
     for row in due:
         lane = row[_LANE]
-        room = rooms.get(lane, OPEN).count
-        if room is None or counts[lane] < room:
+        if counts[lane] < rooms.get(lane, OPEN).count:
             counts[lane] += 1
             kept.append(row)
     return kept

@@ -23,8 +23,9 @@ from takeback.client.context import Context
 from takeback.dispatch.crew import crew_of
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
+from takeback.dispatch.trouble import Troubles
 from takeback.dispatch.work import Identity
-from takeback.dispatch.worker import ABANDONED_MAX, FAULTS_MAX, TROUBLE_PAUSES
+from takeback.dispatch.worker import ABANDONED_MAX
 from takeback.log import logger
 from takeback.model import errors
 
@@ -33,7 +34,6 @@ LOOK_SECONDS = 0.02
 
 IDLE_SECONDS = 1.0
 """How often a stop is looked for while nothing is handed over."""
-
 
 FAULTS = (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError, MemoryError)
 """What passes, or comes again: then somebody has to look."""
@@ -80,8 +80,7 @@ class Responder:
         self._left: dict[Identity, int] = {}
         self._bell = threading.Condition()
         self._is_stopping = False
-        self._troubles = 0
-        self._faults = 0
+        self._troubles = Troubles()
         self.claimed = 0
 
     @property
@@ -140,18 +139,17 @@ class Responder:
         try:
             self._turn()
         except errors.Unavailable as problem:
-            pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
-            self._troubles += 1
+            pause = self._troubles.pause()
             logger.warning("responder_waits", code=problem.code, seconds=pause)
             self._wait(pause)
         except FAULTS as problem:
-            self._faults += 1
-            logger.error("responder_failed", times=self._faults, exc_info=problem)
-            if self._faults >= FAULTS_MAX:
+            is_hopeless = self._troubles.is_hopeless()
+            logger.error("responder_failed", times=self._troubles.faults, exc_info=problem)
+            if is_hopeless:
                 raise
-            self._wait(TROUBLE_PAUSES[min(self._faults, len(TROUBLE_PAUSES)) - 1])
+            self._wait(self._troubles.pause())
         else:
-            self._troubles = self._faults = 0
+            self._troubles.end()
 
     def _turn(self) -> None:
         at_work = self._crew.at_work

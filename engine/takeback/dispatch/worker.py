@@ -22,15 +22,10 @@ from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.pulse import PULSE_SECONDS, Pulse
 from takeback.dispatch.sweep import Sweep
+from takeback.dispatch.trouble import Troubles
 from takeback.ledger.claiming import Agenda
 from takeback.log import logger
 from takeback.model import errors
-
-TROUBLE_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Seconds between looks while the database is away; the last is repeated."""
-
-FAULTS_MAX = 10
-"""A fault of ours that comes so often in a row ends the worker: somebody has to look."""
 
 FRUITLESS_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.25)
 """Seconds between looks while all that is due, or left behind, is held by others."""
@@ -101,8 +96,7 @@ class Worker:
         self._is_more_due = False
         self._fruitless = 0
         self._hurried_at: int | None = None
-        self._troubles = 0
-        self._faults = 0
+        self._troubles = Troubles()
 
     @property
     def abandoned(self) -> int:
@@ -149,13 +143,12 @@ class Worker:
         except errors.Unavailable as problem:
             self._wait_out(problem.code)
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError, MemoryError) as problem:
-            self._faults += 1
-            if self._faults >= FAULTS_MAX:
+            if self._troubles.is_hopeless():
                 raise
             logger.error("worker_failed", exc_info=problem)
             self._wait_out("internal_error")
         else:
-            self._troubles = self._faults = 0
+            self._troubles.end()
             self._succeeded_at = self._monotonic()
             self._turns += 1
             self._say_pulse()
@@ -168,8 +161,7 @@ class Worker:
             logger.info("worker_pulse", **asdict(self.pulse()))
 
     def _wait_out(self, code: str) -> None:
-        pause = TROUBLE_PAUSES[min(self._troubles, len(TROUBLE_PAUSES) - 1)]
-        self._troubles += 1
+        pause = self._troubles.pause()
         logger.warning(
             "worker_waits",
             code=code,

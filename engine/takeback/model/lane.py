@@ -54,12 +54,17 @@ class Room:
     """So many may be claimed now; with ``is_probe`` the one is to find out about the provider.
 
     Where there is none, ``ready_at`` is when there may be some, as far as time alone brings it;
-    None while others are under way.
+    None while others are under way. Until then nothing in the lane counts as due, so that a worker
+    neither turns for it nor sleeps past it.
     """
 
     count: int
     is_probe: bool = False
     ready_at: datetime | None = None
+
+
+OPEN = Room(count=ROOM_MAX)
+"""Of a lane that no row describes."""
 
 
 def room(lane: Lane, connector: Connector, now: datetime, *, in_flight: int) -> Room:
@@ -74,7 +79,7 @@ def room(lane: Lane, connector: Connector, now: datetime, *, in_flight: int) -> 
     >>> room(replace(full, tokens=0.0), four, noon, in_flight=0).ready_at - noon
     datetime.timedelta(microseconds=500000)
     """
-    count = ROOM_MAX
+    count = OPEN.count
     is_probe = False
     ready: list[datetime] = []
     if connector.breaker is not None and lane.opened_at is not None:

@@ -65,6 +65,15 @@ class Violation:
         return document
 
 
+def of_term(field: str, received: Any, code: str, message: str) -> Violation:
+    """What is wrong with a term of a call, which whoever calls may choose anew.
+
+    >>> of_term("run", "x" * 1000, "malformed", "must be short").received[-2:]
+    'x…'
+    """
+    return Violation(field=field, code=code, message=message, received=shown(received))
+
+
 def shown(value: Any) -> Any:
     """The value as a refusal shows it: JSON, short, and well-formed whatever it was.
 
