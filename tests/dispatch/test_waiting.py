@@ -23,11 +23,16 @@ from takeback.declare import (
 )
 from takeback.declare.effect import IfOtherFails
 from takeback.dispatch.waker import BATCH_MAX, Waker
+from takeback.model import command as commands
 from takeback.model.errors import Rejected
 from tests.dispatch.clock import Clock
 from tests.dispatch.office import Office, World, make_cases, row
+from tests.dispatch.step import step
 
 DAY_SECONDS = 24 * 3600
+LEASE = timedelta(seconds=30)
+CLAIM = commands.Claim(worker="w", lease=LEASE)
+AT_ONCE = commands.Defer(wait=timedelta(0))
 
 ROWS = (
     row("send_letter", Remote(upstream=BLIND)),
@@ -426,3 +431,24 @@ def test_a_waker_leaves_what_somebody_decides_about_and_finds_it_later(
         assert world.arrived("dana") == 1
         tx.rollback()
     assert wake(office) == ["due"]
+
+
+@pytest.mark.parametrize("tool", ["cancel", "ask"])
+def test_what_may_have_happened_is_never_said_to_have_waited_in_vain(tool, office, world, clock):
+    """It waits once more, after a person's yes, and the answer of its first attempt came late."""
+    first = say(office, "pay", "dana")
+    drain(office)
+    second = say(office, tool, "robin", first.ref)
+    late = commands.AnswerLate(attempt=1, outcome="succeeded")
+    step(office, second.ref, CLAIM, commands.Begin(lease=LEASE), AT_ONCE)
+    step(office, second.ref, CLAIM, commands.AskApproval(cause="limit"))
+    step(office, second.ref, late, commands.Approve(by="dana"))
+    assert office.state(second.ref) == "waiting"
+    office.restore(None, first.ref, principal="dana")
+    drain(office)
+
+    clock.advance(DAY_SECONDS)
+    drain(office)
+
+    assert (world.called("robin"), office.state(second.ref)) == (0, "parked")
+    assert office.verify().problems == ()

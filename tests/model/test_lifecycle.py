@@ -174,10 +174,9 @@ class Lifecycle(RuleBasedStateMachine):
             self.check_that_nothing_may_have_happened(event)
         policy = isinstance(event, events.Failed) and event.source == "policy"
         if policy or isinstance(event, events.ApprovalAsked):
+            self.check_that_nothing_may_have_happened(event)
             waited = isinstance(event, events.ApprovalAsked) and before.state is State.WAITING
             assert waited or before.state is State.CLAIMED
-            if not waited:
-                self.check_that_nothing_may_have_happened(event)
         if isinstance(event, events.Approved):
             assert before.expires_at is None or self.now < before.expires_at
             assert now.approved_by == event.by

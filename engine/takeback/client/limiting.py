@@ -21,7 +21,7 @@ from takeback.declare import Limit, LimitScope, Local, Read, Tool
 from takeback.ledger import limiting as entries
 from takeback.ledger.limiting import LimitEntry, Wanted
 from takeback.ledger.transaction import Tx
-from takeback.model.intent import Intent, State, micros
+from takeback.model.intent import Intent, State, may_have_happened, micros
 from takeback.model.limit import (
     Counted,
     Excess,
@@ -188,7 +188,7 @@ def _let_through(
 
 def _passes(intent: Intent) -> bool:
     """A person said yes, or it may be in the world: holding it back would undo nothing."""
-    return bool(intent.approved_by or intent.attempts_unknown or intent.contradicted)
+    return intent.approved_by is not None or may_have_happened(intent)
 
 
 def _add(sums: dict[Wanted, Tally], tenant: str, load: Load) -> None:

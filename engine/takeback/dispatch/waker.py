@@ -2,7 +2,8 @@
 
     all have happened         held or due: its window starts now
     one came to nothing       as its row declares: it never happens, it goes on without that one, or
-                              a person decides once the rest is over
+                              a person decides once the rest is over. Of what may be in the world
+                              already it is only said to go on: whoever claims it parks it
     anything else             looked at again later: soon after the last of them is due, else after
                               an eighth of the time that it has waited
 
@@ -30,7 +31,7 @@ from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
-from takeback.model.intent import Intent
+from takeback.model.intent import Intent, may_have_happened
 from takeback.model.key import canonical_bytes
 from takeback.model.waiting import fate_of, next_look
 
@@ -80,6 +81,8 @@ class Waker:
             for named in _named(intent)
         ]
         lost = [(ref, fate) for ref, fate in fates if fate in ("failed", "taken_back")]
+        if may_have_happened(intent):
+            lost = []
         if lost and said is CANCEL:
             ref, fate = lost[0]
             return self._stop(one, ref, is_taken_back=fate == "taken_back")

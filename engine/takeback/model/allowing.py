@@ -7,12 +7,20 @@ from datetime import timedelta
 from takeback.model import command as commands
 from takeback.model import event as events
 from takeback.model.errors import InvalidTransition
-from takeback.model.intent import Intent, State
+from takeback.model.intent import Intent, State, may_have_happened
 
 
 def require(intent: Intent, command: commands.Command, *states: State) -> None:
     """Raises InvalidTransition when the intent is in none of the states."""
     if intent.state not in states:
+        raise refusal(intent, command)
+
+
+def require_untouched(intent: Intent, command: commands.Command) -> None:
+    """Raises InvalidTransition where an attempt may be in the world: nothing that is not carried
+    out can be said to never happen then.
+    """
+    if may_have_happened(intent):
         raise refusal(intent, command)
 
 

@@ -16,7 +16,14 @@ from typing import Literal, assert_never
 
 from takeback.model import command as commands
 from takeback.model import event as events
-from takeback.model.allowing import name_of, refusal, released, require, span_us
+from takeback.model.allowing import (
+    name_of,
+    refusal,
+    released,
+    require,
+    require_untouched,
+    span_us,
+)
 from takeback.model.errors import InvalidTransition
 from takeback.model.intent import (
     FINAL,
@@ -162,6 +169,7 @@ def _decide_before_begin(
             return [events.Awoken(becomes=released(intent))]
         case commands.StopWaiting(cause=cause, waited_for=waited_for):
             require(intent, command, State.WAITING)
+            require_untouched(intent, command)
             return [events.WaitFailed(cause=cause, waited_for=waited_for)]
         case commands.Postpone(until=until, cause=cause):
             require(intent, command, State.HELD, State.DUE)

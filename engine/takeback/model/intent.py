@@ -199,16 +199,19 @@ def micros(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
+def may_have_happened(intent: Intent) -> bool:
+    """Whether an attempt that is over may be in the world although the engine went on."""
+    return bool(intent.attempts_unknown) or intent.contradicted
+
+
 def is_cancellable(intent: Intent) -> bool:
     """Whether cancelling proves that the effect never happens."""
-    may_have_happened = intent.attempts_unknown or intent.contradicted
-    return intent.state in CANCELLABLE and not may_have_happened
+    return intent.state in CANCELLABLE and not may_have_happened(intent)
 
 
 def is_held_back(intent: Intent) -> bool:
     """Whether it is parked although no attempt of it can be in the world: it could not be begun."""
-    may_have_happened = intent.attempts_unknown or intent.contradicted
-    return intent.state is State.PARKED and not may_have_happened
+    return intent.state is State.PARKED and not may_have_happened(intent)
 
 
 def is_denied(intent: Intent) -> bool:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from takeback.model import command as commands
 from takeback.model import event as events
-from takeback.model.allowing import refusal, released, require, span_us
+from takeback.model.allowing import refusal, released, require, require_untouched, span_us
 from takeback.model.intent import Intent, State
 
 
@@ -48,11 +48,13 @@ def decide_permission(
     is_over = intent.expires_at is not None and now >= intent.expires_at
     match command:
         case commands.AskApproval(cause=cause, approval_for=span):
-            if intent.state is not State.WAITING or cause != "other_failed":
-                _require_untouched(intent, command)
+            waits = (State.WAITING,) if cause == "other_failed" else ()
+            require(intent, command, State.CLAIMED, *waits)
+            require_untouched(intent, command)
             return [events.ApprovalAsked(cause=cause, approval_us=span_us(span))]
         case commands.Refuse(code=code, error=error):
-            _require_untouched(intent, command)
+            require(intent, command, State.CLAIMED)
+            require_untouched(intent, command)
             return [events.Failed(attempt=intent.attempt, source="policy", code=code, error=error)]
         case commands.Approve(by=by, saw=saw, goes_on=goes_on):
             require(intent, command, State.AWAITING_APPROVAL)
@@ -70,10 +72,3 @@ def decide_permission(
             return [events.ApprovalExpired()]
         case _:
             assert_never(command)
-
-
-def _require_untouched(intent: Intent, command: commands.Command) -> None:
-    """Claimed, and no attempt of it may be in the world: what is refused here never happens."""
-    require(intent, command, State.CLAIMED)
-    if intent.attempts_unknown or intent.contradicted:
-        raise refusal(intent, command)
