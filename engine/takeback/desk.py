@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,7 @@ from takeback.ledger.health import Health, look
 from takeback.ledger.reading import Stored, refs_of
 from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx
+from takeback.meter import Meter
 from takeback.model.door import Door
 from takeback.model.limit import Excess
 from takeback.model.policy import Policy
@@ -122,6 +124,12 @@ class Desk:
             limits=self._limits,
             grants=self._grants,
         )
+
+    def metered(self) -> Meter:
+        """Has all that is carried out from now on counted, by the meter that it answers with."""
+        meter = Meter(self.context.monotonic)
+        self.context = replace(self.context, meter=meter)
+        return meter
 
     @property
     def _patience_seconds(self) -> float:

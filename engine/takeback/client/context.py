@@ -9,6 +9,7 @@ from takeback.catalog.registry import Registry
 from takeback.client.course import Course
 from takeback.declare import Limit
 from takeback.ledger.database import Database
+from takeback.meter import Meter
 from takeback.model.policy import Policy
 
 TRACE_BYTES = 8
@@ -22,7 +23,8 @@ class Context:
     ``monotonic`` says how many have gone by: handed in, so that one seed replays a run.
     ``key_secret`` turns keys into HMACs. ``policy`` is asked of every call that writes, ``limits``
     count the calls of every tool, and ``grants`` says whose intents an agent may take back beside
-    its own. ``course`` is that of the one request which the context was copied for.
+    its own. ``course`` is that of the one request which the context was copied for. ``meter``
+    counts what is carried out, None where nobody watches.
     """
 
     registry: Registry
@@ -36,6 +38,7 @@ class Context:
     limits: tuple[Limit, ...] = ()
     grants: Mapping[str, frozenset[str]] = field(default_factory=dict)
     course: Course | None = None
+    meter: Meter | None = None
 
     def draw_trace_id(self) -> str:
         """The trace id of a request that may come to nothing: an intent's follows from its id."""

@@ -35,7 +35,7 @@ from takeback.dispatch.work import (
 from takeback.ledger.appending import Change, append
 from takeback.ledger.beginning import Owner, begin_many
 from takeback.ledger.claiming import EVER_US, Agenda, Waiting, agenda, lock_due, waiting
-from takeback.ledger.locking import CALLED_WITH, FROZEN, Taken, lock_wanted, taken_of
+from takeback.ledger.locking import CALLED_WITH, FROZEN, NOW, Taken, lock_wanted, taken_of
 from takeback.ledger.projection import PLACE_OF
 from takeback.ledger.transaction import Row, Tx
 from takeback.log import logger
@@ -46,7 +46,7 @@ from takeback.model.evolve import foresee
 from takeback.model.intent import State, why_not_begin
 from takeback.model.limit import Over
 
-_TENANT, _ID = PLACE_OF["tenant"], PLACE_OF["id"]
+_TENANT, _ID, _DUE_AT = PLACE_OF["tenant"], PLACE_OF["id"], PLACE_OF["due_at"]
 _TOOL, _TOOL_VERSION = PLACE_OF["tool"], PLACE_OF["tool_version"]
 _APART = PLACE_OF["approved_by"], PLACE_OF["ordering"]
 """What sets an intent apart: it is run with what a person saw, or one at a time."""
@@ -67,6 +67,14 @@ class Claimed:
     works: Sequence[Work]
     taken: Sequence[Row] = ()
     left: Sequence[Row] = ()
+
+    @property
+    def lateness(self) -> Mapping[Identity, float]:
+        """For how many seconds each of the ``taken`` had been due."""
+        return {
+            (row[_TENANT], UUID(row[_ID])): (row[NOW] - row[_DUE_AT]) / 1_000_000
+            for row in self.taken
+        }
 
     @property
     def left_over(self) -> set[Identity]:

@@ -15,7 +15,7 @@ from takeback.client.face import Broke, try_face
 from takeback.dispatch.brake import Brake
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, of_answer, of_refusal
 from takeback.dispatch.pace import Pace
-from takeback.dispatch.work import Work, is_held_still
+from takeback.dispatch.work import Work, identity, is_held_still
 from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.transaction import Tx
@@ -67,10 +67,21 @@ class Executor:
         if isinstance(begun, Work) and self.monotonic() + self._needed(work) > lease_ends_at:
             logger.warning("too_late_to_call", ref=work.intent.ref)
             return Ended(work=begun, outcome=INTERRUPTED)
+        if isinstance(begun, Work) and self.context.meter is not None:
+            self.context.meter.begin(identity(begun.intent), begun.intent.tool)
         return begun
 
     def perform(self, work: Work) -> Outcome:
         """Calls the face; no transaction is open meanwhile."""
+        if self.context.meter is None:
+            return self._perform(work)
+        called_at = self.monotonic()
+        try:
+            return self._perform(work)
+        finally:
+            self.context.meter.end(work.intent.tool, self.monotonic() - called_at)
+
+    def _perform(self, work: Work) -> Outcome:
         try:
             answer = try_face(work.face, work.given, work.attempt())
         except errors.TakebackError as problem:

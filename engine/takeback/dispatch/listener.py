@@ -30,6 +30,7 @@ from takeback.ledger.governing import (
 )
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
+from takeback.meter import Count
 from takeback.model import errors
 from takeback.model.lane import Heard, Lane, hear
 
@@ -111,7 +112,20 @@ class Listener:
         if changed:
             write_lanes(tx, changed)
         for lane in changed:
-            _log(before[lane.name], lane)
+            self._say(before[lane.name], lane)
+
+    def _say(self, before: Lane, after: Lane) -> None:
+        if after.opened_at is None and before.opened_at is not None:
+            logger.info("connector_resumed", connector=after.name)
+        elif after.paused_until != before.paused_until:
+            logger.warning(
+                "connector_paused",
+                connector=after.name,
+                failures=after.failures,
+                seconds=after.pause.total_seconds(),
+            )
+            if self.context.meter is not None:
+                self.context.meter.add(Count.CONNECTOR_PAUSES, after.name)
 
     def _guarded(self, ended: Sequence[Ended]) -> list[Ended]:
         """Those behind a breaker. One that had been given up was told then: only its answer is
@@ -148,15 +162,3 @@ def _is_deferred(one: Ended) -> bool:
 
 def _is_unanswered(one: Ended) -> bool:
     return heard_in(one.outcome) == "unanswered"
-
-
-def _log(before: Lane, after: Lane) -> None:
-    if after.opened_at is None and before.opened_at is not None:
-        logger.info("connector_resumed", connector=after.name)
-    elif after.paused_until != before.paused_until:
-        logger.warning(
-            "connector_paused",
-            connector=after.name,
-            failures=after.failures,
-            seconds=after.pause.total_seconds(),
-        )

@@ -47,6 +47,15 @@ class Outcome:
     attempts: int | None = None
     is_spared: bool = False
 
+    @property
+    def word(self) -> str:
+        """What it is called where attempts are counted.
+
+        >>> Outcome(kind="deferred").word, INTERRUPTED.word
+        ('deferred', 'handed_back')
+        """
+        return "handed_back" if self.kind == "interrupted" else self.kind
+
 
 INTERRUPTED = Outcome(kind="interrupted")
 SETTLED = Outcome(kind="settled")

@@ -25,7 +25,7 @@ from takeback.declare.effect import Remote
 from takeback.dispatch.executor import BEGIN_PAUSES, Ended
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome, command_for, of_refusal
 from takeback.dispatch.pace import Pace
-from takeback.dispatch.work import Work, is_held_still
+from takeback.dispatch.work import Work, identity, is_held_still
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.bound import bound
 from takeback.ledger.locking import Taken, lock_free
@@ -65,6 +65,8 @@ class Performer:
         if self.monotonic() >= lease_ends_at:
             logger.warning("too_late_to_call", ref=work.intent.ref)
             return Ended(work=work, outcome=INTERRUPTED)
+        if (meter := self.context.meter) is not None:
+            meter.begin(identity(work.intent), work.intent.tool)
         outcome = self._tried(work)
         return None if outcome is None else Ended(work=work, outcome=outcome)
 
@@ -90,13 +92,19 @@ class Performer:
         )
 
     def _in_transaction(self, work: Work, then: Callable[[Tx, Taken], Outcome]) -> Outcome | None:
+        """``then`` answers with how the attempt is written down to have ended."""
+        written: Outcome | None = None
         with self.context.database.transaction() as tx:
             bound(tx, self.pace.lease)
             for taken in lock_free(tx, [work.intent]):
-                if is_held_still(work.intent, taken.intent):
-                    return INTERRUPTED if taken.is_frozen else then(tx, taken)
-                return SETTLED if _is_settled(work.intent, taken.intent) else None
-        return INTERRUPTED
+                if not is_held_still(work.intent, taken.intent):
+                    return SETTLED if _is_settled(work.intent, taken.intent) else None
+                written = None if taken.is_frozen else then(tx, taken)
+        if written is None:
+            return INTERRUPTED
+        if self.context.meter is not None:
+            self.context.meter.settle([(work.intent.tool, work.intent.lane, written.word)])
+        return SETTLED
 
     def _perform(self, tx: Tx, work: Work, taken: Taken) -> Outcome:
         begin = decide(taken.intent, commands.Begin(lease=self.pace.lease), taken.now)
@@ -104,7 +112,7 @@ class Performer:
         done = local.face_in(tx, intent, intent.tool, work.face, work.given)
         _require_as_foreseen(work, done)
         local.settle(self.context, tx, intent, done)
-        return SETTLED
+        return Outcome(kind="succeeded")
 
     def _write_down(self, tx: Tx, work: Work, taken: Taken, undone: Outcome) -> Outcome:
         """The attempt and how it ended; what it had done is gone with its own transaction."""
@@ -122,7 +130,7 @@ class Performer:
         events += decide(begun, command_for(outcome, begun, digest, dice), taken.now)
         append(tx, [Change(taken=taken, events=events, bodies=bodies)])
         logger.info("attempt_undone", ref=work.intent.ref, becomes=outcome.kind, code=outcome.code)
-        return SETTLED
+        return outcome
 
 
 def _is_settled(own: Intent, now: Intent) -> bool:

@@ -20,6 +20,7 @@ from takeback.dispatch.pace import Pace
 from takeback.dispatch.work import Identity, Work, identity
 from takeback.ledger.renewing import Renewal, renew
 from takeback.log import logger
+from takeback.meter import Count
 from takeback.model import errors
 
 JOIN_SECONDS_MAX = 1.0
@@ -138,6 +139,8 @@ class Renewer:
             self._ends[one.key] = asked_at + self._lease_seconds
         elif renewal is Renewal.LOST:
             self._ends[one.key] = LOST
+            if self._context.meter is not None:
+                self._context.meter.add(Count.LEASES_LOST)
             logger.error("lease_lost", ref=one.work.intent.ref, attempt=one.work.intent.attempt)
         return renewal is Renewal.RENEWED
 

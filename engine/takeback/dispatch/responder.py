@@ -23,6 +23,7 @@ from takeback.client.context import Context
 from takeback.dispatch.crew import crew_of
 from takeback.dispatch.dispatcher import Dispatcher
 from takeback.dispatch.pace import Pace, check_pace
+from takeback.dispatch.pulse import Pulse
 from takeback.dispatch.trouble import Troubles
 from takeback.dispatch.work import Identity
 from takeback.dispatch.worker import ABANDONED_MAX
@@ -73,6 +74,7 @@ class Responder:
         check_pace(pace, context.registry)
         self._dispatcher = Dispatcher(context, pace, name)
         self._crew = crew_of(context, pace, monotonic=monotonic)
+        self._meter = context.meter
         self._pace = pace
         self._monotonic = monotonic
         self._handed: deque[Errand] = deque()
@@ -81,6 +83,9 @@ class Responder:
         self._bell = threading.Condition()
         self._is_stopping = False
         self._troubles = Troubles()
+        self._turns = 0
+        self._performed = 0
+        self._succeeded_at = monotonic()
         self.claimed = 0
 
     @property
@@ -92,6 +97,18 @@ class Responder:
     def abandoned(self) -> int:
         """Attempts that still run although they were given up: their threads can't be stopped."""
         return self._crew.abandoned
+
+    def pulse(self) -> Pulse:
+        """How it is; may be asked by any thread. It takes nothing over: tickers and workers do."""
+        return Pulse(
+            turns=self._turns,
+            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
+            busy=self._crew.busy,
+            open=self._crew.open,
+            abandoned=self._crew.abandoned,
+            performed=self._performed,
+            taken_over=0,
+        )
 
     def carry_out(self, wanted: Identity) -> bool:
         """Returns when there is nothing more to do for it here; from any thread.
@@ -150,6 +167,8 @@ class Responder:
             self._wait(self._troubles.pause())
         else:
             self._troubles.end()
+            self._turns += 1
+            self._succeeded_at = self._monotonic()
 
     def _turn(self) -> None:
         at_work = self._crew.at_work
@@ -157,7 +176,7 @@ class Responder:
         handed = self._take(room, 0.0 if at_work else IDLE_SECONDS)
         if handed:
             self._claim(handed)
-        self._crew.look(LOOK_SECONDS)
+        self._performed += self._crew.look(LOOK_SECONDS)
         self._answer()
 
     def _take(self, room: int, seconds: float) -> list[Errand]:
@@ -183,6 +202,8 @@ class Responder:
                 self._handed.extendleft(reversed(handed))
             raise
         self.claimed += claimed.count
+        if self._meter is not None:
+            self._meter.claim(claimed.lateness, count=claimed.count, at=before)
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
         left = claimed.left_over
         for one in handed:

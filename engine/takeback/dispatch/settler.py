@@ -26,6 +26,7 @@ from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.settling import Success, settle_many
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
+from takeback.meter import SUCCEEDED
 from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.chain import SALT_BYTES, body_digest
@@ -34,6 +35,12 @@ from takeback.model.intent import Intent, State
 
 _OWN_END = {"succeeded": State.SUCCEEDED, "failed": State.FAILED, "deferred": State.DUE}
 """Where an executing intent stands after nobody but its owner has settled it."""
+
+LATE = "answered_late"
+"""What is counted of an attempt that others had decided about before its answer came."""
+
+Became = tuple[str, str, str]
+"""Of an attempt the tool, the connector, and the word for what became of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +54,20 @@ class Settler:
 
         Raises Unavailable when nothing could be recorded, as far as is known.
         """
+        written: list[Became] = []
         try:
             with self.context.database.transaction() as tx:
                 judged = self._listener.judge(tx, ended)
-                others = self._settle_plain(tx, ended)
-                left = self._settle_free(tx, others, judged.outcomes) if others else []
+                others = self._settle_plain(tx, ended, written)
+                left = self._settle_free(tx, others, judged.outcomes, written) if others else []
         except errors.Unavailable:
             raise
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
             if len(ended) > 1:
                 return [left for one in ended for left in self.settle([one])]
             return self._settle_bare(ended[0], problem)
+        if self.context.meter is not None:
+            self.context.meter.settle(written)
         open_ = {id(one) for one in left}
         self._listener.tell([one for one in ended if id(one) not in open_], judged.failing)
         return left
@@ -74,7 +84,7 @@ class Settler:
         logger.error("outcome_recorded_without_body", ref=ref, exc_info=problem)
         return self.settle([replace(one, outcome=replace(one.outcome, body=None))])
 
-    def _settle_plain(self, tx: Tx, ended: Sequence[Ended]) -> list[Ended]:
+    def _settle_plain(self, tx: Tx, ended: Sequence[Ended], written: list[Became]) -> list[Ended]:
         """Settles what has plainly succeeded; answers with the others."""
         plain = [one for one in ended if _is_plain(one)]
         if not plain:
@@ -89,10 +99,15 @@ class Settler:
             for one in plain
         ]
         settled = {id(plain[place]) for place in settle_many(tx, successes)}
+        written += [_became(one, SUCCEEDED) for one in plain if id(one) in settled]
         return [one for one in ended if id(one) not in settled]
 
     def _settle_free(
-        self, tx: Tx, ended: Sequence[Ended], ended_as: Mapping[int, Outcome]
+        self,
+        tx: Tx,
+        ended: Sequence[Ended],
+        ended_as: Mapping[int, Outcome],
+        written: list[Became],
     ) -> list[Ended]:
         originals = [one.work.original for one in ended if one.work.original is not None]
         free = lock_free(tx, [*(one.work.intent for one in ended), *originals])
@@ -103,12 +118,17 @@ class Settler:
             if _is_held(one, rows):
                 left.append(one)
             else:
-                changes += self._changes(one, ended_as.get(id(one), one.outcome), rows)
+                outcome = ended_as.get(id(one), one.outcome)
+                changes += self._changes(one, outcome, rows, written)
         append(tx, changes)
         return left
 
     def _changes(
-        self, one: Ended, outcome: Outcome, rows: Mapping[Identity, Taken]
+        self,
+        one: Ended,
+        outcome: Outcome,
+        rows: Mapping[Identity, Taken],
+        written: list[Became],
     ) -> list[Change]:
         own, taken = one.work.intent, rows[identity(one.work.intent)]
         is_ours = is_held_still(own, taken.intent) or (
@@ -127,6 +147,7 @@ class Settler:
         except errors.InvalidTransition as problem:
             logger.error("outcome_not_recordable", ref=own.ref, state=problem.state)
             return []
+        written.append(_became(one, outcome.word if is_ours else LATE))
         change = Change(taken=taken, events=events, bodies=body)
         if one.work.original is None:
             return [change]
@@ -157,6 +178,10 @@ class Settler:
         name = "result" if outcome.kind == "succeeded" else "error"
         body = local.sealed_body(self.context, name, outcome.body)
         return (body,), body_digest(body.salt, body.text)
+
+
+def _became(one: Ended, word: str) -> Became:
+    return one.work.intent.tool, one.work.intent.lane, word
 
 
 def _is_plain(one: Ended) -> bool:

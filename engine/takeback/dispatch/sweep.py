@@ -15,6 +15,7 @@ from takeback.dispatch.pace import Pace
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.reconciler import Reconciler
 from takeback.dispatch.waker import Waker
+from takeback.meter import Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Sweep:
         tenant: str | None,
         monotonic: Callable[[], float],
     ) -> None:
+        self._context = context
         self._reaper = Reaper(context, tenant=tenant)
         self._expirer = Expirer(context, tenant=tenant)
         self._waker = Waker(context, tenant=tenant)
@@ -56,6 +58,8 @@ class Sweep:
     def run_once(self) -> Swept:
         """At most a batch of each, in a transaction of its own. Raises Unavailable."""
         taken_over = len(self._reaper.run_once())
+        if self._context.meter is not None:
+            self._context.meter.add(Count.LEASES_TAKEN_OVER, amount=taken_over)
         sweeping = (self._expirer, self._waker, self._reconciler)
         others = sum(len(one.run_once()) for one in sweeping)
         return Swept(taken_over=taken_over, count=taken_over + others)

@@ -78,6 +78,7 @@ class Worker:
     ) -> None:
         check_pace(pace, context.registry)
         self.tally = Tally()
+        self._meter = context.meter
         self._dispatcher = Dispatcher(context, pace, name)
         self._crew = crew_of(context, pace, monotonic=monotonic)
         self._sweep = Sweep(context, pace, tenant=self._dispatcher.tenant, monotonic=monotonic)
@@ -214,6 +215,8 @@ class Worker:
         before = self._monotonic()
         claimed = self._dispatcher.run_once(room)
         self._claimed_at = before
+        if self._meter is not None:
+            self._meter.claim(claimed.lateness, count=claimed.count, at=before)
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
         self._is_more_due = claimed.count == room
         self._idle_looks = 0 if claimed.count else self._idle_looks
