@@ -27,13 +27,14 @@ from takeback.audit.rebuild import Rebuilt, rebuild
 from takeback.audit.verify import Verdict, verify
 from takeback.catalog.limit_rule import require_limits
 from takeback.catalog.registry import Registry, build
-from takeback.client import braking, limiting, looking
+from takeback.client import braking, limiting, looking, resuming
 from takeback.client.braking import Stopped, Thawed
 from takeback.client.context import Context
 from takeback.client.handing import hand_over, hand_over_lines
 from takeback.client.looking import Shown
 from takeback.client.owning import in_transaction
 from takeback.client.recipe import Unfound, unfound
+from takeback.client.resuming import Resumed
 from takeback.declare import Catalog, Limit
 from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.worker import Worker
@@ -305,6 +306,13 @@ class Desk:
         return braking.thaw(
             self.context, scope, reason=reason, principal=principal, rate=rate, progress=progress
         )
+
+    def resume(self, connector: str, *, principal: str) -> Resumed:
+        """Ends the pause of a connector whose provider is back before a probe has found it.
+
+        Raises PersonRequired for an agent's principal, InvalidArguments, DatabaseUnavailable.
+        """
+        return resuming.resume(self.context, connector, principal=principal)
 
     def freezes(self) -> Sequence[Freeze]:
         """The freezes in force, of every tenant, the oldest first. Raises DatabaseUnavailable."""

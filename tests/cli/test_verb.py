@@ -30,6 +30,8 @@ VERBS = [
     "resolve",
     "freeze",
     "thaw",
+    "connectors list",
+    "connectors resume",
     "worker",
     "ticker",
     "verify",

@@ -51,14 +51,18 @@ def test_an_equal_call_has_the_same_bytes_whoever_asks_and_however(desk, asked):
         strict.call(None, tool, arguments),
         desk.make_app(awaiting=True).call(None, tool, arguments),
     ]
-    desk.app.freeze(tool=tool, reason="a try", principal="mo")
-    again.append(desk.app.call(None, tool, arguments))
     for name in CALLERS:
         caller = CALLERS[name](desk.url)
         again.append(caller.call(desk.app, tool, arguments))
         caller.commit()
         caller.close()
     assert {one.to_json() for one in again} == {first.to_json()}
+    desk.app.freeze(tool=tool, reason="a try", principal="mo")
+    frozen = desk.app.call(None, tool, arguments)
+    desk.app.thaw(tool=tool, reason="tried", principal="mo", rate=1000)
+    said = {"hindered_by", "summary"} if first.status == "scheduled" else ()
+    assert about_intent(frozen, without=said) == about_intent(first, without=said)
+    assert ("hindered_by" in frozen) is (first.status == "scheduled")
     assert desk.states()[ref] == desk.state(ref)
     assert desk.app.verify().problems == ()
 

@@ -66,6 +66,8 @@ NO_ANSWERS = {
     "takeback.cli.proving:_sound": "a verdict on the log",
     "takeback.cli.working:_ended": "what a worker has done",
     "takeback.cli.working:ticker": "what a ticker has done",
+    "takeback.cli.connecting:list_lanes": "what goes through connectors",
+    "takeback.cli.connecting:resume": "what was paused",
     "takeback.cli.braking:freeze": "what stands still",
     "takeback.cli.braking:thaw": "what goes on",
     # An app, which does as it likes with the lean answers that it was handed.

@@ -461,6 +461,7 @@ def test_recording_finds_twins_through_the_key_and_reads_no_table_whole(
         "intents_key_is_recorded_once": 10 + 10 + 10,
         "intents_pkey": 10,
         "intents_ref_is_unique": 10,
+        "freezes_in_force": 20,
     }
 
 

@@ -11,12 +11,12 @@ from takeback.cli.calling import Principal
 from takeback.cli.consent import is_agreed
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, REFUSED, Failure, Usage
+from takeback.cli.freeze import freeze_document, freeze_line
 from takeback.cli.sheet import field
 from takeback.cli.typed import number_within
-from takeback.cli.voice import plain
 
 if TYPE_CHECKING:
-    from takeback.ledger.braking import Freeze, Holding
+    from takeback.ledger.braking import Holding
 
 RATE_MAX = 1000
 REFS_SHOWN_MAX = 20
@@ -135,29 +135,6 @@ def thaw(
         ]
     )
     return DONE
-
-
-def freeze_document(freeze: Freeze) -> dict[str, Any]:
-    """A freeze in JSON; a null tenant, tool or run is every one."""
-    from takeback.model.moment import iso
-
-    return {
-        "number": freeze.number,
-        "tenant": freeze.scope.tenant,
-        "tool": freeze.scope.tool,
-        "run": freeze.scope.run,
-        "reason": freeze.reason,
-        "frozen_by": freeze.frozen_by,
-        "frozen_at": iso(freeze.frozen_at),
-    }
-
-
-def freeze_line(freeze: Freeze) -> str:
-    """A freeze in one line: what is stopped, since when, by whom and why."""
-    document = freeze_document(freeze)
-    named = [f"{name} {document[name]}" for name in ("tool", "run", "tenant") if document[name]]
-    what = ", ".join(named) or "everything"
-    return plain(f"{what}: since {document['frozen_at']} by {freeze.frozen_by}, {freeze.reason!r}")
 
 
 def _holding(one: Holding) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def _faults(health: Health, found: Examination) -> None:
 
 def _brakes(app: Takeback, found: Examination, *, is_current: bool) -> None:
     """What a person has stopped, and what is left under each limit."""
-    from takeback.cli.braking import freeze_document, freeze_line
+    from takeback.cli.freeze import freeze_document, freeze_line
 
     found.document |= {"freezes": [], "limits": []}
     if not is_current:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from takeback.cli.asking import approval_lines, doubt_lines
 from takeback.cli.door import Door
 from takeback.cli.failure import DONE, NO_SUCH_REF, SEE_LIST, UNAVAILABLE, exit_of
+from takeback.cli.hindering import hindrance_lines
 from takeback.cli.sheet import answer_block, columns, field, full_lines, timeline
 from takeback.cli.voice import plain
 from takeback.model.door import Door as Exit
@@ -80,6 +81,7 @@ def say_intent(
         )
         if document[key] is not None
     ]
+    lines += hindrance_lines(document, door.app_option)
     lines += approval_lines(document, door.app_option)
     lines += doubt_lines(document, door.app_option)
     lines += full_lines(document.get("bodies", {}))

@@ -1,7 +1,8 @@
-"""What ``doctor`` says of connectors: how much goes through each, and which an outage pauses."""
+"""What is said of a connector: how much goes through it, and whether an outage pauses it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,20 @@ def lane_document(
     }
 
 
+def unused_document(connector: Connector) -> dict[str, Any]:
+    """A connector that no worker has come to yet: nobody has counted what is due."""
+    return {
+        "connector": connector.name,
+        "in_flight": 0,
+        "due": None,
+        "failures": 0,
+        "tokens": None if connector.rate is None else round(connector.tokens_max, 3),
+        "paused_since": None,
+        "paused_until": None,
+        "is_probing": False,
+    }
+
+
 def lane_cells(document: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     """The document in a line."""
     tokens = document["tokens"]
@@ -42,7 +57,7 @@ def lane_cells(document: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     return (
         f"  {document['connector']}",
         str(document["in_flight"]),
-        str(document["due"]),
+        "-" if document["due"] is None else str(document["due"]),
         "-" if tokens is None else f"{tokens:g}",
         state,
     )
@@ -60,5 +75,17 @@ def pause_note(document: Mapping[str, Any]) -> str | None:
     return (
         f"connector {document['connector']} is paused since {document['paused_since']}: "
         f"{document['failures']} attempts in a row were not answered; {document['due']} due wait, "
-        f"{next_}"
+        f"{next_}; to go on before: `takeback {resume_command(document)}`"
     )
+
+
+def pause_line(document: Mapping[str, Any]) -> str:
+    """Which connector is paused, since when, and when a probe follows."""
+    until = f"until {document['paused_until']}"
+    probe = "a probe is under way" if document["is_probing"] else until
+    return f"connector {document['connector']}: since {document['paused_since']}, {probe}"
+
+
+def resume_command(document: Mapping[str, Any]) -> str:
+    """What ends its pause, behind ``takeback``."""
+    return f"connectors resume {shlex.quote(document['connector'])}"

@@ -16,6 +16,7 @@ from takeback.cli.asking import approval_of, can_of, doubt_of
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, Usage
 from takeback.cli.handing import say_intent, say_list
+from takeback.cli.hindering import hindrances_of
 from takeback.cli.sheet import event_of, field
 from takeback.cli.typed import LIMIT_MAX, POSITION_MAX, number_within, span_of, state_of
 from takeback.cli.voice import ReaderGone, plain
@@ -81,13 +82,15 @@ def show(
     door = door_of(context)
     if is_trace_id(ref):
         return _show_fault(door, door.ledger().fault(ref))
-    shown = door.ledger().show(ref)
+    app = door.ledger()
+    shown = app.show(ref)
     answer = shown.envelope
     if door.settings.app is None:
         reason = "no app is named, so its catalog is not known"
         answer = answer.amended({"restore": None, "no_restore": reason})
     everything = Exit.CLI_SHOW_FULL if full else None
-    say_intent(door, answer, _beside(shown), Exit.CLI_SHOW, full=everything)
+    beside = _beside(shown) | hindrances_of(app, shown)
+    say_intent(door, answer, beside, Exit.CLI_SHOW, full=everything)
     return DONE
 
 

@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from takeback.cli import (
     braking,
     calling,
+    connecting,
     deciding,
     declaring,
     doctor,
@@ -48,6 +49,7 @@ verbs = typer.Typer(
     "4 database or broker unavailable.",
 )
 catalog = typer.Typer(rich_markup_mode=None, subcommand_metavar="VERB [ARGS]...")
+connectors = typer.Typer(rich_markup_mode=None, subcommand_metavar="VERB [ARGS]...")
 
 
 def _version(wanted: bool) -> None:
@@ -139,6 +141,16 @@ verbs.command(
 )(braking.freeze)
 verbs.command("thaw", epilog=_example("takeback thaw --tool refund_charge --reason mended"))(
     braking.thaw
+)
+verbs.add_typer(
+    connectors,
+    name="connectors",
+    help="See what goes through each connector, or end a pause.",
+    epilog=_example("takeback connectors list"),
+)
+connectors.command("list", epilog=_example("takeback connectors list"))(connecting.list_lanes)
+connectors.command("resume", epilog=_example("takeback connectors resume stripe"))(
+    connecting.resume
 )
 verbs.command("verify", epilog=_example("takeback verify"))(proving.verify)
 verbs.command("rebuild", epilog=_example("takeback rebuild"))(proving.rebuild)

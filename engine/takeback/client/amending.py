@@ -120,7 +120,13 @@ def amend_in(context: Context, tx: Tx, wish: Wish, changes: Mapping[str, Any]) -
         if not is_cancellable(original.intent):
             raise too_late(original, bound.tool)
         if merged == _stored(bound, original):
-            return answer(original.intent, bound.tool, original.bodies, replay=Replay())
+            return answer(
+                original.intent,
+                bound.tool,
+                original.bodies,
+                replay=Replay(),
+                hindrance=original.hindrance,
+            )
         wish.refs.append(make_ref(RESTORE.name, context.entropy(ENTROPY_BYTES)))
         try:
             with tx.savepoint():
@@ -170,7 +176,13 @@ def _again(context: Context, tx: Tx, ask: Ask, later: Entry, merged: Mapping[str
             alternatives=[{"amend": ref}],
         )
     own = first.restored_via in ask.wish.refs
-    told = answer(later.intent, bound.tool, later.bodies, replay=None if own else Replay())
+    told = answer(
+        later.intent,
+        bound.tool,
+        later.bodies,
+        replay=None if own else Replay(),
+        hindrance=later.hindrance,
+    )
     return told.amended({"amends": first.ref})
 
 

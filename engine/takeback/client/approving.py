@@ -172,7 +172,13 @@ def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken)
     (intent,) = append(tx, [Change(taken=taken, events=events, bodies=sealed)])
     ruling.written.append(intent.version)
     decided = Decided(how=_how(ruling), by=ruling.principal, at=taken.now)
-    told = answer(intent, row_of(context, entry), bodies, trace_id=ruling.trace_id)
+    told = answer(
+        intent,
+        row_of(context, entry),
+        bodies,
+        trace_id=ruling.trace_id,
+        hindrance=entry.hindrance,
+    )
     return told.amended({"decided": told_of(decided, bodies)})
 
 
@@ -223,6 +229,7 @@ def _tell(context: Context, tx: Tx, ruling: Ruling, entry: Entry) -> Envelope:
             entry.bodies,
             trace_id=ruling.trace_id,
             replay=None if is_own else Replay(),
+            hindrance=entry.hindrance,
         )
         return told.amended({"decided": told_of(decided, entry.bodies)})
     problem = errors.TooLate(_sentence(decided, intent, entry.now))

@@ -152,7 +152,7 @@ def _recorded(
             place, request = batch[ordinal]
             intent = begun(context.tenant, request.event, mint)
             bodies = {"arguments": request.arguments.canonical}
-            answers[place] = answer(intent, request.bound.tool, bodies)
+            answers[place] = answer(intent, request.bound.tool, bodies, hindrance=mint.hindrance)
     return answers
 
 

@@ -260,7 +260,7 @@ def _carry_on(
     if request.is_limited:
         rows = intent.affected_count if intent.state is State.SUCCEEDED else request.rows
         limiting.enter(context, tx, request.bound, intent, bodies["arguments"], rows=rows)
-    return answer(intent, request.bound.tool, bodies)
+    return answer(intent, request.bound.tool, bodies, hindrance=minted.hindrance)
 
 
 def _perform(

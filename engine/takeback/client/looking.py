@@ -119,14 +119,14 @@ def _status_for(context: Context, given: object, ref: str) -> Envelope:
 def status(context: Context, tx: Tx, ref: str) -> Envelope:
     """The lean answer about one intent as it is now."""
     entry = find(context, tx, ref)
-    told = answer(entry.intent, row_of(context, entry), entry.bodies)
+    told = answer(entry.intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
     return with_amendment(tx, entry.intent, told)
 
 
 def show(context: Context, tx: Tx, ref: str) -> Shown:
     """One intent with its timeline."""
     entry = find(context, tx, ref)
-    told = answer(entry.intent, row_of(context, entry), entry.bodies)
+    told = answer(entry.intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
     envelope = with_amendment(tx, entry.intent, told)
     events = reading.history(tx, context.tenant, entry.intent.id)
     return Shown(envelope=envelope, entry=entry, events=events)
@@ -184,7 +184,7 @@ def list_intents(
 
 def _line(context: Context, entry: Entry) -> dict[str, Any]:
     intent = entry.intent
-    lean = answer(intent, row_of(context, entry), entry.bodies)
+    lean = answer(intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
     return {
         "ref": intent.ref,
         "tool": intent.tool,
@@ -195,6 +195,7 @@ def _line(context: Context, entry: Entry) -> dict[str, Any]:
         "recorded_at": iso(intent.recorded_at),
         "due_at": _iso(intent.due_at),
         "summary": lean.summary,
+        **({"hindered_by": lean["hindered_by"]} if "hindered_by" in lean else {}),
     }
 
 

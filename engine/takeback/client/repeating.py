@@ -63,7 +63,7 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     differs += tuple(_term_differences(request, first))
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
-    told = answer(first, tool, twin.bodies, replay=replay)
+    told = answer(first, tool, twin.bodies, replay=replay, hindrance=twin.hindrance)
     later = amended_by(tx, first)
     return told.amended({"amended_by": {"ref": later}}) if later else told
 

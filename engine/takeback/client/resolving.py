@@ -345,5 +345,6 @@ def _tell(
         entry.bodies,
         trace_id=ruling.trace_id,
         replay=replay,
+        hindrance=entry.hindrance,
     )
     return told.amended({"decided": {"how": ruled.how, "by": ruled.by, "at": iso(ruled.at)}})

@@ -47,6 +47,7 @@ from takeback.model.envelope import Envelope, Replay, affected_rows, answer
 from takeback.model.event import Effect
 from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Handler, Performed
+from takeback.model.hindrance import Hindrance
 from takeback.model.intent import Intent, State, is_cancellable
 from takeback.model.key import derive_key
 from takeback.model.ref import ENTROPY_BYTES, make_ref
@@ -242,6 +243,7 @@ def _already(context: Context, tx: Tx, original: Entry, wish: Wish) -> Envelope 
         RESTORE,
         earlier.bodies,
         replay=None if own else Replay(),
+        hindrance=earlier.hindrance,
     )
     if earlier.intent.state is not State.RESTORED or earlier.intent.restored_via is None:
         return replay
@@ -388,7 +390,9 @@ def _compensate(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:
     command = commands.BeginRestore(by=ask.wish.principal, via=own.ref)
     append(tx, [Change(taken=taken, events=decide(taken.intent, command, taken.now))])
     bodies = {"arguments": {"ref": taken.intent.ref}}
-    return answer(own, RESTORE, bodies)
+    # It goes through the same connector; what takes back is never frozen.
+    hindrance = Hindrance(paused=ask.original.hindrance.paused)
+    return answer(own, RESTORE, bodies, hindrance=hindrance)
 
 
 def _redo(context: Context, tx: Tx, ask: Ask, taken: Taken) -> Envelope:

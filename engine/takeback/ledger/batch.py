@@ -13,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from takeback.ledger.hindering import hindrance_of
 from takeback.ledger.recording import Minted, key_lock
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
@@ -92,7 +93,10 @@ WITH fresh AS MATERIALIZED (
     SELECT CAST(:tenant AS text), l.id, 1, 'arguments', decode(l.salt, 'hex'), l.arguments
     FROM linked AS l JOIN intent USING (id)
 )
-SELECT l.ordinal, CAST(l.id AS text), l.at_us, l.hash
+SELECT l.ordinal, CAST(l.id AS text), l.at_us, l.hash,
+       takeback.frozen(CAST(:tenant AS text), l.tool, l.run),
+       (SELECT c.name FROM takeback.connectors AS c
+        WHERE c.name = l.lane AND c.opened_at IS NOT NULL)
 FROM linked AS l JOIN intent USING (id)
 """),
 )
@@ -120,8 +124,13 @@ def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, M
         "calls": json.dumps(wanted),
     }
     return {
-        ordinal: Minted(id=UUID(id_), recorded_at=instant(at_us), head_hash=bytes(head))
-        for ordinal, id_, at_us, head in tx.rows(RECORD_MANY, parameters)
+        ordinal: Minted(
+            id=UUID(id_),
+            recorded_at=instant(at_us),
+            head_hash=bytes(head),
+            hindrance=hindrance_of(hindrance),
+        )
+        for ordinal, id_, at_us, head, *hindrance in tx.rows(RECORD_MANY, parameters)
     }
 
 

@@ -11,11 +11,13 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from takeback.ledger.hindering import HINDRANCE, hindrance_of
 from takeback.ledger.projection import COLUMNS, WIDTH, intent_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
 from takeback.model.approval import as_of
 from takeback.model.event import decode
+from takeback.model.hindrance import UNHINDERED, Hindrance
 from takeback.model.intent import Fact, Intent, instant
 
 _BODIES = """(SELECT json_object_agg(b.name, b.body ORDER BY b.version) FROM takeback.bodies AS b
@@ -32,7 +34,7 @@ READ = Statement(
     index="intents_pkey",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text) AND i.id = CAST(:id AS uuid)
 """),
@@ -44,7 +46,7 @@ READ_BY_REF = Statement(
     index="intents_ref_is_unique",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text) AND i.ref = CAST(:ref AS text)
 """),
@@ -56,7 +58,7 @@ READ_BY_KEY = Statement(
     index="intents_key_is_recorded_once",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text) AND i.key = CAST(:key AS text)
 ORDER BY i.generation DESC LIMIT 1
@@ -69,7 +71,7 @@ READ_TWIN = Statement(
     index="intents_key_is_recorded_once",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text) AND i.id = coalesce(
     (SELECT k.id FROM takeback.intents AS k
@@ -90,7 +92,7 @@ READ_MANY = Statement(
     index="intents_pkey",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
   ON i.tenant = w.tenant AND i.id = w.id
@@ -103,7 +105,7 @@ LIST = Statement(
     index="intents_pkey",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text)
   AND {_NARROWED}
@@ -117,7 +119,7 @@ LIST_RUN = Statement(
     index="intents_run",
     lock="none",
     text=text(f"""
-SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}
+SELECT {COLUMNS}, takeback.micros(takeback.now()), {_BODIES}, {HINDRANCE}
 FROM takeback.intents AS i
 WHERE i.tenant = CAST(:tenant AS text) AND i.run = CAST(:run AS text)
   AND {_NARROWED}
@@ -168,7 +170,8 @@ ORDER BY e.version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An intent as it was read: its bodies by name (JSON decoded), and the clock of the read.
+    """An intent as it was read: its bodies by name (JSON decoded), the clock of the read, and what
+    kept it from beginning then.
 
     A request for approval that has lapsed by then is shown as expired, swept or not.
     """
@@ -176,6 +179,7 @@ class Entry:
     intent: Intent
     now: datetime
     bodies: Mapping[str, Any]
+    hindrance: Hindrance = UNHINDERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,4 +303,5 @@ def _entry(row: Row) -> Entry:
         intent=as_of(intent_of(row), now),
         now=now,
         bodies={name: json.loads(body) for name, body in bodies.items()},
+        hindrance=hindrance_of(row[WIDTH + 2 : WIDTH + 4]),
     )

@@ -32,10 +32,12 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from takeback.ledger.hindering import hindrance_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
 from takeback.model.errors import LedgerCorrupt
 from takeback.model.event import Recorded, encode
+from takeback.model.hindrance import UNHINDERED, Hindrance
 from takeback.model.intent import instant
 
 RECORD = Statement(
@@ -54,18 +56,24 @@ SELECT takeback.record(
     CAST(:arguments AS text), CAST(:on_behalf_of AS text), CAST(:approval_us AS bigint),
     CAST(:affected_salt AS bytea), CAST(:affected AS text), CAST(:former_keys AS text[]),
     CAST(:former_locks AS bigint[]), CAST(:schema AS int),
-    CAST(:lane AS text), CAST(:priority AS smallint), CAST(:ordering AS text))
+    CAST(:lane AS text), CAST(:priority AS smallint), CAST(:ordering AS text)),
+    CAST(:restores AS uuid) IS NULL
+        AND takeback.frozen(CAST(:tenant AS text), CAST(:tool AS text), CAST(:run AS text)),
+    (SELECT c.name FROM takeback.connectors AS c
+     WHERE CAST(:lane AS text) <> '' AND c.name = CAST(:lane AS text)
+       AND c.opened_at IS NOT NULL)
 """),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minted:
-    """What the database gave a fresh intent."""
+    """What the database gave a fresh intent, and what keeps it from beginning."""
 
     id: UUID
     recorded_at: datetime
     head_hash: bytes
+    hindrance: Hindrance = UNHINDERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +102,7 @@ def record(
     its own, and claimed with it, so that processes of an earlier catalog find it.
     """
     assert (affected is None) == (event.affected is None), "a body and its digest go together"
-    (said,) = tx.row(
+    said, *hindrance = tx.row(
         RECORD,
         {
             "tenant": tenant,
@@ -128,14 +136,17 @@ def record(
             "ordering": event.ordering,
         },
     )
-    return _understood(said)
+    return _understood(said, hindrance_of(hindrance))
 
 
-def _understood(said: str) -> Recording:
+def _understood(said: str, hindrance: Hindrance) -> Recording:
     match said.split(" "):
         case ["recorded", id_, recorded_us, head]:
             minted = Minted(
-                id=UUID(id_), recorded_at=instant(int(recorded_us)), head_hash=bytes.fromhex(head)
+                id=UUID(id_),
+                recorded_at=instant(int(recorded_us)),
+                head_hash=bytes.fromhex(head),
+                hindrance=hindrance,
             )
             return Recording(answer="recorded", minted=minted)
         case ["found", twin]:

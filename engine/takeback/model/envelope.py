@@ -2,9 +2,10 @@
 
 ``Envelope`` is a read-only mapping in the wire shape. It is composed here, from an intent and its
 bodies, and nowhere else, so that a first answer, a repeat and a follow-up say the same: byte for
-byte while the intent's version is the same, but for what a repeat adds about itself. Nothing in it
-depends on the moment of asking. Its size has a bound, however many rows or arguments there are; the
-full answer is made beside it, from the same inputs.
+byte while the intent's version is the same, but for what a repeat adds about itself, and for what
+keeps the intent from beginning. Nothing else in it depends on the moment of asking. Its size has a
+bound, however many rows or arguments there are; the full answer is made beside it, from the same
+inputs.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from takeback.declare import CANCEL_ONLY, Local, Remote, Tool
 from takeback.model.arguments import Difference
 from takeback.model.brevity import as_stored, brief, compact
 from takeback.model.code import Class, WireEffect, code_of
+from takeback.model.hindrance import UNHINDERED, Hindrance
 from takeback.model.intent import (
     CANCELLABLE,
     Intent,
@@ -163,22 +165,29 @@ def answer(
     *,
     trace_id: str = "",
     replay: Replay | None = None,
+    hindrance: Hindrance = UNHINDERED,
 ) -> Envelope:
-    """The lean answer about ``intent`` as it is now, and the full one with it."""
+    """The lean answer about ``intent`` as it is now, and the full one with it.
+
+    ``hindrance`` is told while the intent is to be carried out.
+    """
     state = _state(intent)
     status = _status(intent)
+    hindrance = hindrance if status is Status.SCHEDULED else UNHINDERED
     outcome = bodies.get("result") or {}
     affected = affected_rows(tool, bodies)
     document: dict[str, Any] = {
         "status": status.value,
         "ref": intent.ref,
-        "summary": summary_of(intent, state, status, tool, bodies),
+        "summary": summary_of(intent, state, status, tool, bodies, hindrance=hindrance),
         **_affected(affected, outcome or bodies.get("affected") or {}, intent),
     }
     if state is State.AWAITING_APPROVAL:
         expires_at = None if intent.expires_at is None else iso(intent.expires_at)
         document["approval"] = {"expires_at": expires_at}
     document |= _waits(intent, bodies)
+    if hindrance:
+        document["hindered_by"] = hindrance.told()
     document["restore"], reason = restore_call(intent, tool, bodies)
     if reason is not None:
         document["no_restore"] = reason

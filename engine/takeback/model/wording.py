@@ -1,7 +1,7 @@
 """The sentence of an answer: the row's wording, filled in with the arguments of the call.
 
-It says the same at any time while the intent's version is the same, and has a bound: of a long
-argument it has the beginning.
+It says the same at any time while the intent's version is the same and nothing keeps it from
+beginning, and has a bound: of a long argument it has the beginning.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import Any
 
 from takeback.declare import Tool, Wording
 from takeback.model.brevity import as_stored, brief
+from takeback.model.hindrance import UNHINDERED, Hindrance
 from takeback.model.intent import Intent, State, is_denied, is_held_back
 from takeback.model.moment import clock
 from takeback.model.status import Status
 from takeback.model.violation import shown
 
 SUMMARY_BYTES_MAX = 400
+SUBJECT_BYTES_MAX = 200
+"""Of what is named before the reason why it does not begin."""
+
 DOES_BYTES_MAX = 250
 MESSAGE_BYTES_MAX = 300
 REFS_SHOWN_MAX = 2
@@ -38,10 +42,18 @@ _UNWORDED = Wording(subject="")
 
 
 def summary_of(
-    intent: Intent, state: State, status: Status, tool: Tool, bodies: Mapping[str, Any]
+    intent: Intent,
+    state: State,
+    status: Status,
+    tool: Tool,
+    bodies: Mapping[str, Any],
+    *,
+    hindrance: Hindrance = UNHINDERED,
 ) -> str:
     """One sentence about the intent, which stands in ``state``, in at most SUMMARY_BYTES_MAX."""
     told = _wait_sentence(intent, state, tool, bodies)
+    if hindrance:
+        return brief(_hindered(intent, told, tool, bodies, hindrance), SUMMARY_BYTES_MAX)
     return brief(told or _sentence(intent, state, status, tool, bodies), SUMMARY_BYTES_MAX)
 
 
@@ -71,6 +83,21 @@ def message_of(state: State, bodies: Mapping[str, Any]) -> str:
 
 def _subject(tool: Tool, bodies: Mapping[str, Any]) -> str:
     return _fill(tool.wording.subject, bodies) if tool.wording else tool.name
+
+
+def _hindered(
+    intent: Intent,
+    waits: str | None,
+    tool: Tool,
+    bodies: Mapping[str, Any],
+    hindrance: Hindrance,
+) -> str:
+    """What keeps it from beginning. The row's own sentence would promise an instant."""
+    subject = brief(_subject(tool, bodies), SUBJECT_BYTES_MAX)
+    if waits is not None:
+        return f"{brief(waits, SUBJECT_BYTES_MAX)} Then it {hindrance.sentence()}."
+    until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
+    return f"{subject} {hindrance.sentence()}. Nor does it before {until}."
 
 
 def _wait_sentence(

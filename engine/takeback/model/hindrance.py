@@ -1,0 +1,50 @@
+"""What keeps an intent from beginning although it may be due: a freeze, or a paused connector.
+
+It is no part of the intent, and no event tells it: it is read beside the intent, as it stands then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+THAW = "a person lets it go on"
+ANSWER = "its provider answers again"
+"""When each of the two is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindrance:
+    """Whether a person has stopped it, and the name of its connector while that is paused."""
+
+    is_frozen: bool = False
+    paused: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.is_frozen or self.paused is not None
+
+    def told(self) -> list[dict[str, Any]]:
+        """What an answer says of it.
+
+        >>> Hindrance(paused="post").told()
+        [{'kind': 'connector', 'connector': 'post', 'ends_when': 'its provider answers again'}]
+        """
+        freeze: dict[str, Any] = {"kind": "freeze", "ends_when": THAW}
+        pause = {"kind": "connector", "connector": self.paused, "ends_when": ANSWER}
+        return [freeze] * self.is_frozen + [pause] * (self.paused is not None)
+
+    def sentence(self) -> str:
+        """The same after the name of what is hindered.
+
+        >>> Hindrance(is_frozen=True).sentence()
+        'does not begin before a person lets it go on, who has stopped it (a freeze)'
+        """
+        reasons: Sequence[str] = [
+            *[f"{THAW}, who has stopped it (a freeze)"] * self.is_frozen,
+            *[f"{ANSWER} (its connector {self.paused} is paused)"] * (self.paused is not None),
+        ]
+        return f"does not begin before {', and before '.join(reasons)}"
+
+
+UNHINDERED = Hindrance()
