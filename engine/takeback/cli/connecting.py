@@ -62,8 +62,8 @@ def resume(
 ) -> int:
     """End the pause of a connector.
 
-    Its provider is back, and no probe has found it yet. What is due leaves as fast as its row allows. A probe that is under way goes on. As many
-    failures in a row as ever pause it again.
+    Its provider is back, and no probe has found it yet. What is due leaves as fast as its row
+    allows. A probe that is under way goes on. As many failures in a row as ever pause it again.
     """
     door = door_of(context)
     resumed = door.ledger().resume(connector, principal=door.principal(principal))
