@@ -33,17 +33,35 @@ WANTED = json.dumps(
     [{"number": 0, "tenant": TENANT, "scope": "tenant", "per_us": 1, "currency": "EUR"}]
 )
 
+AGENDA = {
+    "tools": TOOLS,
+    "everywhere": True,
+    "lanes": [""],
+    "priorities": [0],
+    "lows": [0],
+    "opens": [0],
+}
+LOCK_DUE = {
+    "tools": TOOLS,
+    "lanes": ["", "stripe"],
+    "priorities": [0, 0],
+    "lows": [0, 0],
+    "rooms": [100, 100],
+    "limit": 100,
+}
+WAITING = {
+    "tools": TOOLS,
+    "lanes": ["", ""],
+    "priorities": [0, 1],
+    "lows": [0, 0],
+    "rooms": [100, 0],
+    "opens": [0, 0],
+}
+
 EXAMPLES: dict[str, dict[str, Any]] = {
     "act": {"tenant": TENANT, "intent": ID},
-    "agenda": {
-        "tools": TOOLS,
-        "tenant": None,
-        "everywhere": True,
-        "lanes": [""],
-        "priorities": [0],
-        "lows": [0],
-        "opens": [0],
-    },
+    "agenda": {**AGENDA, "tenant": TENANT},
+    "agenda_of_all": {**AGENDA, "tenant": None},
     "append": {"intents": "{}", "events": "[{}]", "bodies": "[{}]"},
     "append_many": {"intents": "[{}, {}]", "events": "[{}]", "bodies": "[{}]", "count": 2},
     "attempts_spared": {"tenants": [TENANT], "ids": [ID]},
@@ -115,15 +133,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "limit": 50,
     },
     "lock": {"tenant": TENANT, "ids": [ID]},
-    "lock_due": {
-        "tools": TOOLS,
-        "tenant": TENANT,
-        "lanes": ["", "stripe"],
-        "priorities": [0, 0],
-        "lows": [0, 0],
-        "rooms": [100, 100],
-        "limit": 100,
-    },
+    "lock_due": {**LOCK_DUE, "tenant": TENANT},
+    "lock_due_of_all": LOCK_DUE,
     "lock_doubtful": {"tools": TOOLS, "limit": 100, "tenant": None},
     "lock_expired": {"limit": 100, "tenant": TENANT},
     "lock_free": {"tenants": [TENANT], "ids": [ID]},
@@ -200,15 +211,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "thaw": {"tenant": None, "tool": "a", "run": None, "reason": "why", "by": "dana"},
     "try_orderings": {"locks": [-7]},
     "try_scopes": {"locks": [-7]},
-    "waiting": {
-        "tools": TOOLS,
-        "tenant": None,
-        "lanes": ["", ""],
-        "priorities": [0, 1],
-        "lows": [0, 0],
-        "rooms": [100, 0],
-        "opens": [0, 0],
-    },
+    "waiting": {**WAITING, "tenant": TENANT},
+    "waiting_of_all": WAITING,
     "walk_bodies": {
         "tenant": TENANT,
         "id": ID,
@@ -431,7 +435,7 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
     "name",
     [
         *("lock_due", "lock_expired", "lock_lapsed", "lock_doubtful"),
-        *("read_log", "list", "list_run", "waiting"),
+        *("read_log", "list", "list_run", "waiting", "lock_due_of_all", "waiting_of_all"),
     ],
 )
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):

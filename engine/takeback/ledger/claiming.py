@@ -1,8 +1,8 @@
 """Finding what may be claimed: lane by lane, and in each lane by priority.
 
-What is due in one lane at one priority is a *queue*: a stretch of the index ``intents_lane``, the
-longest due first. A lane that is paused is left out, so that what waits in it stands in nobody's
-way.
+What is due in one lane at one priority is a *queue*: a stretch of the index ``intents_lane``, or of
+``intents_priority`` for who works for every tenant, the longest due first. So neither what waits
+in a lane that is paused nor what another tenant has stands in anybody's way.
 
 What has been claimed stays in the index as dead entries until a vacuum, and for as long as some old
 snapshot may see them: a claim would walk them all. So each queue has a *low mark*, the instant
@@ -39,10 +39,19 @@ from takeback.ledger.transaction import Row, Tx
 EVER_US = -62_135_596_800_000_000
 """The year 1: before everything that is due."""
 
-_IN_QUEUE = """(i.lane, i.priority, i.due_at) >= (q.lane, q.priority, takeback.instant(q.low_us))
-          AND (i.lane, i.priority, i.due_at) <= (q.lane, q.priority,"""
-"""One stretch of ``intents_lane``, said so that no other index can be thought to do: of the due
-instants of all lanes together the planner would make its way through those of a paused one."""
+_OF_ONE = "i.tenant = CAST(:tenant AS text)"
+_OF_ALL = "i.version > 0"
+"""True of every row, and a condition of ``intents_priority``: who doesn't say it is not given that
+index. Of one tenant the planner would else go through what all of them have."""
+
+_IN_QUEUE = """i.lane = q.lane AND i.priority = q.priority
+          AND i.due_at >= takeback.instant(q.low_us) AND i.state IN ('held', 'due')"""
+"""One stretch of an index, by equality: where a row is compared with a row, the scan goes on to the
+end of the lane, over all that is held for later."""
+
+_ORDER = "i.due_at NULLS FIRST"
+"""As the indexes of queues have it and ``intents_due`` has not: along the due instants of all lanes
+together the planner would make its way through those of a paused one. None is null."""
 
 _LANE = PLACE_OF["lane"]
 
@@ -59,12 +68,7 @@ SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', '
 """Between two vacuums the planner takes a long queue for a short one, and would gather all of it to
 claim some. What is dear by these settings only is nothing to be compiled for, either."""
 
-LOCK_DUE = Statement(
-    name="lock_due",
-    sentence="Takes a batch of what may be claimed now, queue by queue, the longest due first.",
-    index="intents_lane",
-    lock="the barrier (shared), then the rows that are free",
-    text=text(f"""
+_CLAIM = f"""
 WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
 {STOPPED},
 taken AS MATERIALIZED (
@@ -74,50 +78,74 @@ taken AS MATERIALIZED (
                       CAST(:lows AS bigint[]), CAST(:rooms AS int[]))
         AS q (lane, priority, low_us, room)
     CROSS JOIN LATERAL (
-        SELECT {STORED_COLUMNS} FROM takeback.intents AS i
-        WHERE {_IN_QUEUE} (SELECT takeback.now())) AND {IS_CLAIMABLE}
-        ORDER BY i.lane, i.priority, i.due_at LIMIT q.room FOR UPDATE OF i SKIP LOCKED) AS i
+        SELECT {STORED_COLUMNS} FROM takeback.intents AS i"""
+
+_CLAIMED = f""" AND {IS_CLAIMABLE}
+        ORDER BY {_ORDER} LIMIT q.room FOR UPDATE OF i SKIP LOCKED) AS i
     LIMIT CAST(:limit AS int))
 SELECT {TAKEN}, {IS_FROZEN}, {ARGUMENTS} FROM taken AS i
-"""),
+"""
+
+LOCK_DUE = Statement(
+    name="lock_due",
+    sentence="Takes a batch of what may be claimed now, queue by queue, the longest due first.",
+    index="intents_lane",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""{_CLAIM}
+        WHERE {_OF_ONE} AND {_IN_QUEUE}{_CLAIMED}"""),
 )
 """The queues come in the order in which they are given: nothing sorts them anew."""
 
-AGENDA = Statement(
-    name="agenda",
-    sentence="Says how long until each kind of work: due, left behind, asked about, waited for.",
-    index="intents_lane",
-    lock="none",
-    text=text(f"""
-WITH RECURSIVE found (lane, priority) AS (
-    (SELECT i.lane, i.priority FROM takeback.intents AS i
-     WHERE CAST(:everywhere AS boolean) AND i.state IN ('held', 'due')
-     ORDER BY i.lane, i.priority LIMIT 1)
+LOCK_DUE_OF_ALL = Statement(
+    name="lock_due_of_all",
+    sentence="The same of all tenants.",
+    index="intents_priority",
+    lock="the barrier (shared), then the rows that are free",
+    text=text(f"""{_CLAIM}
+        WHERE {_OF_ALL} AND {_IN_QUEUE}{_CLAIMED}"""),
+)
+
+_QUEUES = f"""
+WITH RECURSIVE lane (name) AS (
+    (SELECT i.lane FROM takeback.intents AS i
+     WHERE CAST(:everywhere AS boolean) AND i.state IN ('held', 'due') ORDER BY i.lane LIMIT 1)
     UNION ALL
-    SELECT n.lane, n.priority
-    FROM found AS f CROSS JOIN LATERAL (
-        SELECT i.lane, i.priority FROM takeback.intents AS i
-        WHERE i.state IN ('held', 'due') AND (i.lane, i.priority) > (f.lane, f.priority)
-        ORDER BY i.lane, i.priority LIMIT 1) AS n
+    SELECT n.lane
+    FROM lane AS l CROSS JOIN LATERAL (
+        SELECT i.lane FROM takeback.intents AS i
+        WHERE i.state IN ('held', 'due') AND i.lane > l.name ORDER BY i.lane LIMIT 1) AS n
+), priority (rank) AS (
+    (SELECT i.priority FROM takeback.intents AS i
+     WHERE CAST(:everywhere AS boolean) AND i.version > 0
+       AND i.state IN ('held', 'due') ORDER BY i.priority LIMIT 1)
+    UNION ALL
+    SELECT n.priority
+    FROM priority AS p CROSS JOIN LATERAL (
+        SELECT i.priority FROM takeback.intents AS i
+        WHERE i.version > 0 AND i.state IN ('held', 'due') AND i.priority > p.rank
+        ORDER BY i.priority LIMIT 1) AS n
 ), {STOPPED},
 known AS MATERIALIZED (
     SELECT q.lane, q.priority, q.low_us, q.opens_us
     FROM unnest(CAST(:lanes AS text[]), CAST(:priorities AS smallint[]), CAST(:lows AS bigint[]),
                 CAST(:opens AS bigint[])) AS q (lane, priority, low_us, opens_us)
 ), queue AS MATERIALIZED (
-    SELECT k.lane, k.priority, k.low_us, k.opens_us FROM known AS k
+    SELECT k.lane, k.priority, k.low_us, k.opens_us, true AS is_known FROM known AS k
     UNION ALL
     SELECT f.lane, f.priority, CAST({EVER_US} AS bigint), coalesce(
-        (SELECT max(k.opens_us) FROM known AS k WHERE k.lane = f.lane), CAST({EVER_US} AS bigint))
-    FROM found AS f
+        (SELECT max(k.opens_us) FROM known AS k WHERE k.lane = f.lane), CAST({EVER_US} AS bigint)),
+        false
+    FROM (SELECT lane, priority
+          FROM unnest(ARRAY(SELECT l.name FROM lane AS l)) AS lane
+          CROSS JOIN unnest(ARRAY(SELECT p.rank FROM priority AS p)) AS priority) AS f
     WHERE NOT EXISTS (SELECT FROM known AS k WHERE k.lane = f.lane AND k.priority = f.priority)
 ), first AS MATERIALIZED (
-    SELECT q.lane, q.priority, q.opens_us, d.due_us
+    SELECT q.lane, q.priority, q.opens_us, q.is_known, d.due_us
     FROM queue AS q LEFT JOIN LATERAL (
-        SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
-        WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
-          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}
-        ORDER BY i.lane, i.priority, i.due_at LIMIT 1) AS d ON true
+        SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i"""
+
+_WORK = f""" AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}
+        ORDER BY {_ORDER} LIMIT 1) AS d ON true
 )
 SELECT takeback.micros(takeback.now()),
        (SELECT min(greatest(f.due_us, f.opens_us)) FROM first AS f WHERE f.due_us IS NOT NULL),
@@ -133,17 +161,32 @@ SELECT takeback.micros(takeback.now()),
        (SELECT takeback.micros(greatest(i.look_at, 'epoch')) FROM takeback.intents AS i
         WHERE i.state = 'waiting' AND {OF_TENANT} AND {RUNNABLE}
         ORDER BY i.look_at LIMIT 1),
-       (SELECT json_agg(json_build_array(f.lane, f.priority, f.due_us)) FROM first AS f)
-"""),
-)
-"""``everywhere`` finds queues that nobody has named, by leaps from one to the next."""
+       (SELECT json_agg(json_build_array(f.lane, f.priority, f.due_us)) FROM first AS f
+        WHERE f.is_known OR f.due_us IS NOT NULL)
+"""
 
-WAITING = Statement(
-    name="waiting",
-    sentence="Lists what may be claimed now, queue by queue, and how long until more falls due.",
+AGENDA = Statement(
+    name="agenda",
+    sentence="Says how long until each kind of work: due, left behind, asked about, waited for.",
     index="intents_lane",
     lock="none",
-    text=text(f"""
+    text=text(f"""{_QUEUES}
+        WHERE {_OF_ONE} AND {_IN_QUEUE}{_WORK}"""),
+)
+"""``everywhere`` finds queues that nobody has named: by leaps the lanes and the priorities that
+there are, and of each pair whether it is one. The arrays tell the planner that these are few: it
+would take all of it for so dear that it is worth compiling, for a second and more."""
+
+AGENDA_OF_ALL = Statement(
+    name="agenda_of_all",
+    sentence="The same of all tenants.",
+    index="intents_priority",
+    lock="none",
+    text=text(f"""{_QUEUES}
+        WHERE {_OF_ALL} AND {_IN_QUEUE}{_WORK}"""),
+)
+
+_LISTED = f"""
 WITH {STOPPED},
 queue AS MATERIALIZED (
     SELECT q.lane, q.priority, q.low_us, q.room, q.opens_us,
@@ -155,25 +198,45 @@ queue AS MATERIALIZED (
 ), due AS MATERIALIZED (
     SELECT i.tenant, i.id, i.version, i.priority
     FROM queue AS q CROSS JOIN LATERAL (
-        SELECT i.tenant, i.id, i.version, i.priority FROM takeback.intents AS i
-        WHERE {_IN_QUEUE} (SELECT takeback.now())) AND {IS_CLAIMABLE}
-        ORDER BY i.lane, i.priority, i.due_at LIMIT q.room) AS i
+        SELECT i.tenant, i.id, i.version, i.priority FROM takeback.intents AS i"""
+
+_LATER = f""" AND {IS_CLAIMABLE}
+        ORDER BY {_ORDER} LIMIT q.room) AS i
 ), later AS MATERIALIZED (
     SELECT min(greatest(d.due_us, q.opens_us)) AS due_us
     FROM (SELECT o.lane, o.priority, o.opens_us, o.later_us AS low_us FROM queue AS o) AS q
     CROSS JOIN LATERAL (
-        SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i
-        WHERE {_IN_QUEUE} CAST('infinity' AS timestamptz)) AND i.state IN ('held', 'due')
-          AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}
-        ORDER BY i.lane, i.priority, i.due_at LIMIT 1) AS d
+        SELECT takeback.micros(i.due_at) AS due_us FROM takeback.intents AS i"""
+
+_TOLD = f""" AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}
+        ORDER BY {_ORDER} LIMIT 1) AS d
 )
 SELECT d.tenant, CAST(d.id AS text), d.version, d.priority, CAST(NULL AS bigint) FROM due AS d
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, l.due_us - takeback.micros(takeback.now()) FROM later AS l
 WHERE l.due_us IS NOT NULL
-"""),
+"""
+
+WAITING = Statement(
+    name="waiting",
+    sentence="Lists what may be claimed now, queue by queue, and how long until more falls due.",
+    index="intents_lane",
+    lock="none",
+    text=text(f"""{_LISTED}
+        WHERE {_OF_ONE} AND {_IN_QUEUE}{_LATER}
+        WHERE {_OF_ONE} AND {_IN_QUEUE}{_TOLD}"""),
 )
 """Of a queue that is closed nothing is listed, and what waits in it falls due when it opens."""
+
+WAITING_OF_ALL = Statement(
+    name="waiting_of_all",
+    sentence="The same of all tenants.",
+    index="intents_priority",
+    lock="none",
+    text=text(f"""{_LISTED}
+        WHERE {_OF_ALL} AND {_IN_QUEUE}{_LATER}
+        WHERE {_OF_ALL} AND {_IN_QUEUE}{_TOLD}"""),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +322,7 @@ def lock_due(
     tx.rows(KEEP_TO_INDEX, {})
     left = {queue.lane: queue.room for queue in open_}
     kept = []
-    for row in tx.rows(LOCK_DUE, parameters):
+    for row in tx.rows(LOCK_DUE if tenant else LOCK_DUE_OF_ALL, parameters):
         left[row[_LANE]] -= 1
         if left[row[_LANE]] >= 0:
             kept.append(row)
@@ -287,7 +350,9 @@ def agenda(
         "lows": [queue.low_us for queue in queues],
         "opens": [queue.opens_us for queue in queues],
     }
-    now_us, due_us, lease_us, request_us, ask_us, look_us, firsts = tx.row(AGENDA, parameters)
+    now_us, due_us, lease_us, request_us, ask_us, look_us, firsts = tx.row(
+        AGENDA if tenant else AGENDA_OF_ALL, parameters
+    )
     given = {(queue.lane, queue.priority): queue for queue in queues}
     return Agenda(
         due_in=_until(now_us, due_us),
@@ -322,7 +387,7 @@ def waiting(
         "rooms": [queue.room for queue in queues],
         "opens": [queue.opens_us for queue in queues],
     }
-    rows = tx.rows(WAITING, parameters)
+    rows = tx.rows(WAITING if tenant else WAITING_OF_ALL, parameters)
     due = [
         Due(tenant=row[0], id=UUID(row[1]), version=row[2], priority=row[3])
         for row in rows

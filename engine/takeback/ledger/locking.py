@@ -54,8 +54,8 @@ IS_RUNNING = """(i.restores IS NOT NULL OR NOT EXISTS (
 takes back is never frozen."""
 
 IS_CLAIMABLE = f"""i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
-  AND {OF_TENANT} AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}"""
-"""What may be claimed now, whether it was looked for or asked for by its id."""
+  AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}"""
+"""What may be claimed now, whether it was looked for or asked for by its id, of any tenant."""
 
 IS_FROZEN = "i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run)"
 """Asked once the barrier is held, by a snapshot taken then: see ``takeback.ledger.braking``."""
@@ -111,7 +111,7 @@ SELECT {TAKEN}, {IS_FROZEN}, {ARGUMENTS}
 FROM barrier CROSS JOIN takeback.intents AS i
 JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
   ON i.tenant = w.tenant AND i.id = w.id
-WHERE {IS_CLAIMABLE}
+WHERE {OF_TENANT} AND {IS_CLAIMABLE}
 ORDER BY i.tenant, i.id FOR UPDATE OF i SKIP LOCKED
 """),
 )

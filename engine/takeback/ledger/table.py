@@ -131,9 +131,17 @@ INTENTS = Table(
     Index(
         "intents_lane",
         "lane",
+        "tenant",
         "priority",
-        "due_at",
+        text("due_at NULLS FIRST"),
         postgresql_where=text("state IN ('held', 'due')"),
+    ),
+    Index(
+        "intents_priority",
+        "priority",
+        "lane",
+        text("due_at NULLS FIRST"),
+        postgresql_where=text("state IN ('held', 'due') AND version > 0"),
     ),
     Index(
         "intents_ordering",

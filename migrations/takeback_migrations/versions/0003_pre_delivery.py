@@ -29,8 +29,10 @@ ALTER TABLE takeback.intents
     ADD COLUMN lane text COLLATE "C" NOT NULL DEFAULT '',
     ADD COLUMN priority smallint NOT NULL DEFAULT 0,
     ADD COLUMN ordering text COLLATE "C";
-CREATE INDEX intents_lane ON takeback.intents (lane, priority, due_at)
+CREATE INDEX intents_lane ON takeback.intents (lane, tenant, priority, due_at NULLS FIRST)
     WHERE state IN ('held', 'due');
+CREATE INDEX intents_priority ON takeback.intents (priority, lane, due_at NULLS FIRST)
+    WHERE state IN ('held', 'due') AND version > 0;
 CREATE INDEX intents_ordering ON takeback.intents (tenant, ordering, id)
     WHERE ordering IS NOT NULL
       AND state IN ('held', 'due', 'claimed', 'executing', 'in_doubt');
