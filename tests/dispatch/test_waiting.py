@@ -208,7 +208,11 @@ def test_when_another_comes_to_nothing_it_never_happens_and_says_why(office, wor
 
     told = office.status(second.ref)
     words, cause = HOW[how]
-    assert (told.status, office.state(second.ref)) == ("taken_back", "cancelled")
+    assert (told.status, office.state(second.ref)) == ("refused", "cancelled")
+    assert (told.code, told["effect"]) == ("waited_in_vain", "none")
+    assert told.error is not None and told.error["message"].endswith(f"{first}, which {words}")
+    assert "taken_back_by" not in told and "never happened" in told["no_restore"]
+    assert "never happens" in office.restore(None, second.ref).error["message"]
     assert told.summary == f"cancel never happens: it waited for {first}, which {words}."
     assert told["waited_for"]["ref"] == first
     assert told.restore is None
@@ -452,3 +456,52 @@ def test_what_may_have_happened_is_never_said_to_have_waited_in_vain(tool, offic
 
     assert (world.called("robin"), office.state(second.ref)) == (0, "parked")
     assert office.verify().problems == ()
+
+
+def test_who_waited_for_what_was_amended_is_told_which_one_it_came_to(office, world, clock):
+    """The first was not taken back: it was said otherwise, and then denied by its provider."""
+    first = office.call(None, "hold_letter", {"to": "dana"}).ref
+    anew = office.amend(None, first, {"note": "x"}).ref
+    second = say(office, "cancel", "robin", first)
+
+    def refuses(called: Any) -> Any:
+        raise Rejected("no stamp")
+
+    world.on["hold_letter"] = refuses
+    clock.advance(61)
+    drain(office)
+
+    told = office.status(second.ref)
+    assert told["waited_for"] == {"ref": first, "became": "failed", "amended_by": anew}
+    assert f"it waited for {first}, which was amended to {anew}, which failed." in told.summary
+    late = say(office, "cancel", "mo", first)
+    assert f"{first} was amended to {anew}, which failed" in str(late.error["violations"])
+
+
+def test_who_waits_for_one_that_waited_in_vain_is_not_told_that_it_was_taken_back(
+    office, world, clock
+):
+    first = office.call(None, "hold_letter", {"to": "dana"}).ref
+    second = say(office, "cancel", "robin", first)
+    third = say(office, "cancel", "mo", second.ref)
+    office.restore(None, first)
+    drain(office)
+    clock.advance(31)
+    drain(office)
+
+    assert office.status(third.ref)["waited_for"] == {"ref": second.ref, "became": "failed"}
+
+
+def test_what_a_late_answer_denies_is_waited_for_until_a_person_has_looked(office, world, clock):
+    """It was called failed, and may have happened all the same."""
+    from tests.dispatch.test_resolving import DANA, denied
+
+    first = denied(office, world, clock)
+    second = say(office, "cancel", "robin", first)
+    drain(office)
+    assert (second.status, office.state(second.ref)) == ("scheduled", "waiting")
+
+    office.resolve(None, first, "succeeded", principal=DANA)
+    clock.advance(31)
+    drain(office)
+    assert office.state(second.ref) == "succeeded"

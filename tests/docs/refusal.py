@@ -154,6 +154,19 @@ def resolved_failed(world: World) -> Envelope:
     return world.app.status(ref)
 
 
+def first_in_doubt(world: World) -> Envelope:
+    ref = in_doubt(world).ref or ""
+    return world.call("send_customer_email", MAIL, repeat_of=ref)
+
+
+def waited_in_vain(world: World) -> Envelope:
+    first = world.call("refund_charge", REFUND).ref or ""
+    mail = world.call("send_customer_email", MAIL, after=[first])
+    world.restore(first)
+    world.carry_out()
+    return world.app.status(mail.ref or "")
+
+
 def wrong_state(world: World) -> Envelope:
     asked = world.call("send_customer_email", MAIL)
     return world.app.retry(None, asked.ref or "", principal="dana")
@@ -222,6 +235,9 @@ ANSWERS: Mapping[str, Example] = {
         make=lambda w: w.call("update_tickets", CLOSED),
     ),
     "key_conflict": Example(caption="The same refund for another reason", make=key_conflict),
+    "first_in_doubt": Example(
+        caption="Once more, although the first may have happened", make=first_in_doubt
+    ),
     "preview_stale": Example(
         caption="An expectation that no preview gave",
         make=lambda w: w.call("update_ticket", CLOSED, expect="p-1"),
@@ -256,6 +272,10 @@ ANSWERS: Mapping[str, Example] = {
     ),
     "resolved_failed": Example(
         caption="A mail of which a person has found out that it never left", make=resolved_failed
+    ),
+    "waited_in_vain": Example(
+        caption="A mail that was to leave after a refund, which somebody has taken back",
+        make=waited_in_vain,
     ),
     "limit_exceeded": Example(
         caption="The second ticket of a day that allows one", make=limit_exceeded

@@ -145,6 +145,10 @@ def asked(stays_open: float | None = 90) -> events.ApprovalAsked:
     return events.ApprovalAsked(cause="limit", approval_us=span_us)
 
 
+def approved(becomes: Any) -> events.Approved:
+    return events.Approved(by="mo", becomes=becomes, saw="ef2d127d")
+
+
 def refused(attempt: int = 0) -> events.Failed:
     """A limit said no to what was claimed."""
     return events.Failed(attempt=attempt, source="policy", code="limit_exceeded", error="4b227777")
@@ -159,7 +163,8 @@ _FIRST = (*_DUE, *running(1))
 _DOUBT = (*_FIRST, doubt(1))
 _DEFERRED = (*_FIRST, deferred(1))
 _KEYED = (*_DOUBT, requeued("provider_key", begin_before=600))
-_DENIED_PROOF = (*_DEFERRED, late(1, "succeeded"), contradicted(1, "no_trace", "succeeded"))
+_DENIED_LATER = (late(1, "succeeded"), contradicted(1, "no_trace", "succeeded"))
+_DENIED_PROOF = (*_DEFERRED, *_DENIED_LATER)
 _DONE = (*_FIRST, succeeded(1))
 _FAILED = (*_FIRST, failed(1))
 
@@ -178,14 +183,23 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "awaiting_approval, limit": (*_DUE, claimed(), asked()),
     "awaiting_approval, limit, lapsed": (*_DUE, claimed(), asked(60)),
     "awaiting_approval, limit, first deferred": (*_DEFERRED, claimed(), asked()),
+    "awaiting_approval, contradicted": (*_DEFERRED, claimed(), asked(), *_DENIED_LATER),
     "awaiting_approval, other failed": (
         recorded("waiting", after=("a-1",), window_us=90_000_000),
         events.ApprovalAsked(cause="other_failed", approval_us=90_000_000),
     ),
     "waiting": (recorded("waiting", after=("a-1",)),),
     "waiting, with a window": (recorded("waiting", after=("a-1",), window_us=90_000_000),),
+    "waiting, contradicted": (
+        *(recorded("waiting", after=("a-1",)), events.Awoken(becomes="due"), *running(1)),
+        *(deferred(1), claimed(), asked(), approved("waiting"), *_DENIED_LATER),
+    ),
     "held": (recorded("held", window_us=90_000_000),),
     "held, window over": (recorded("held", window_us=60_000_000),),
+    "held, contradicted": (
+        *(recorded("held", window_us=90_000_000), events.Due(), *running(1), deferred(1)),
+        *(claimed(), asked(), approved("held"), *_DENIED_LATER),
+    ),
     "due": _DUE,
     "due, later": (*_FIRST, deferred(1, until=5)),
     "due, first deferred": _DEFERRED,
@@ -196,7 +210,7 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "claimed, lease over": (*_DUE, claimed(lease=0)),
     "claimed, approved before": (
         *(recorded("awaiting_approval", approval_us=120_000_000),),
-        *(events.Approved(by="mo", becomes="due", saw="ef2d127d"), claimed()),
+        *(approved("due"), claimed()),
     ),
     "claimed, first deferred": (*_DEFERRED, claimed()),
     "claimed, first unknown": (*_KEYED, claimed()),
@@ -211,7 +225,7 @@ SITUATIONS: dict[str, tuple[events.Event, ...]] = {
     "in_doubt, first deferred": (*_DEFERRED, *running(2), doubt(2)),
     "in_doubt, contradicted": (
         *(*_DEFERRED, *running(2), doubt(2)),
-        *(late(1, "succeeded"), contradicted(1, "no_trace", "succeeded")),
+        *_DENIED_LATER,
     ),
     "in_doubt, restore": (
         *(*_DONE, RESTORE_BEGAN),

@@ -47,6 +47,13 @@ ADDED: dict[tuple[str, str], str] = {
         "claimed",
         "awaiting_approval",
     ): "over a limit at release: it waits for approval (§7, limits)",
+    **{
+        (
+            state,
+            "parked",
+        ): "a person stops what is tried again while an earlier attempt is unknown (§6, parked)"
+        for state in ("awaiting_approval", "waiting", "held", "due")
+    },
     ("claimed", "failed"): "over a limit that its row lets nobody lift: refused (§7, limits)",
     ("in_doubt", "restored"): "a restore in doubt has an end, too",
     ("in_doubt", "restore_failed"): "a restore in doubt has an end, too",
@@ -88,6 +95,7 @@ COMMANDS: dict[str, commands.Command] = {
     "Park, altered": commands.Park(cause="altered"),
     "Park, key_expired": commands.Park(cause="key_expired"),
     "Park, contradicted": commands.Park(cause="contradicted"),
+    "Park, person": commands.Park(cause="person", by="dana"),
     "Requeue, absent": commands.Requeue(cause="absent"),
     "Requeue, absent, epoch": commands.Requeue(cause="absent", new_epoch=True),
     "Requeue, key": commands.Requeue(cause="provider_key", begin_before=second(1)),
@@ -180,6 +188,15 @@ MATRIX: dict[str, str] = {
         Deny: denied -> denied
         Cancel: cancelled -> cancelled
     """,
+    "awaiting_approval, contradicted": """
+        Approve: approved -> due
+        Approve, go on: approved -> due
+        Approve, seen: approved -> due
+        Deny: denied -> denied
+        Park, person: parked -> parked
+        Late 1 succeeded: answered_late -> awaiting_approval
+        Late 1 failed: answered_late -> awaiting_approval
+    """,
     "waiting": """
         AskApproval, other: approval_asked -> awaiting_approval
         Awake: awoken -> due
@@ -192,6 +209,12 @@ MATRIX: dict[str, str] = {
         StopWaiting: wait_failed -> cancelled
         Cancel: cancelled -> cancelled
     """,
+    "waiting, contradicted": """
+        Awake: awoken -> due
+        Park, person: parked -> parked
+        Late 1 succeeded: answered_late -> waiting
+        Late 1 failed: answered_late -> waiting
+    """,
     "held": """
         Postpone: postponed -> held
         MoveWindow: window_moved -> held
@@ -203,6 +226,13 @@ MATRIX: dict[str, str] = {
         Release: due -> due
         Claim: due claimed -> claimed
         Cancel: cancelled -> cancelled
+    """,
+    "held, contradicted": """
+        Postpone: postponed -> held
+        MoveWindow: window_moved -> held
+        Park, person: parked -> parked
+        Late 1 succeeded: answered_late -> held
+        Late 1 failed: answered_late -> held
     """,
     "due": """
         Postpone: postponed -> due
@@ -225,6 +255,7 @@ MATRIX: dict[str, str] = {
     "due, first unknown": """
         Postpone: postponed -> due
         Claim: claimed -> claimed
+        Park, person: parked -> parked
         Late 1 succeeded: answered_late -> due
         Late 1 failed: answered_late -> due
     """,
@@ -238,6 +269,7 @@ MATRIX: dict[str, str] = {
     "due, contradicted": """
         Postpone: postponed -> due
         Claim: claimed -> claimed
+        Park, person: parked -> parked
         Late 1 succeeded: answered_late -> due
         Late 1 failed: answered_late -> due
     """,
@@ -293,6 +325,7 @@ MATRIX: dict[str, str] = {
         Begin: attempt_began -> executing
         Park, no_upgrade: parked -> parked
         Park, altered: parked -> parked
+        Park, person: parked -> parked
         Late 1 succeeded: answered_late -> claimed
         Late 1 failed: answered_late -> claimed
     """,
@@ -301,6 +334,7 @@ MATRIX: dict[str, str] = {
         Park, no_upgrade: parked -> parked
         Park, altered: parked -> parked
         Park, key_expired: parked -> parked
+        Park, person: parked -> parked
         Late 1 succeeded: answered_late -> claimed
         Late 1 failed: answered_late -> claimed
     """,
@@ -309,6 +343,7 @@ MATRIX: dict[str, str] = {
         Park, no_upgrade: parked -> parked
         Park, altered: parked -> parked
         Park, contradicted: parked -> parked
+        Park, person: parked -> parked
         Late 1 succeeded: answered_late -> claimed
         Late 1 failed: answered_late -> claimed
     """,
@@ -359,6 +394,7 @@ MATRIX: dict[str, str] = {
         Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
+        Park, person: parked -> parked
         Requeue, absent: requeued -> due
         Requeue, absent, epoch: requeued -> due
         Requeue, key: requeued -> due
@@ -376,6 +412,7 @@ MATRIX: dict[str, str] = {
         Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
+        Park, person: parked -> parked
         Requeue, absent: requeued -> due
         Requeue, absent, epoch: requeued -> due
         Requeue, key: requeued -> due
@@ -395,6 +432,7 @@ MATRIX: dict[str, str] = {
         Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
+        Park, person: parked -> parked
         Requeue, absent: requeued -> due
         Requeue, absent, epoch: requeued -> due
         Requeue, key: requeued -> due
@@ -414,6 +452,7 @@ MATRIX: dict[str, str] = {
         Park, altered: parked -> parked
         Park, key_expired: parked -> parked
         Park, contradicted: parked -> parked
+        Park, person: parked -> parked
         Requeue, absent: requeued -> due
         Requeue, key: requeued -> due
         Requeue, key, kept: requeued -> due

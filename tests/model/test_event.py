@@ -30,6 +30,7 @@ UNASKED = dict.fromkeys(("on_behalf_of", "approval_cause", "approval_us", "affec
 ADDED: dict[tuple[str, int], dict[str, Any]] = {
     ("intent.recorded", 1): UNASKED | IN_NO_LANE,
     ("intent.recorded", 2): IN_NO_LANE,
+    ("intent.parked", 1): {"by": None},
     ("intent.approved", 1): {"saw": None},
 }
 """What an event of an earlier schema has today beyond what it was written with."""
@@ -52,7 +53,7 @@ KINDS = {
     "intent.failed": 1,
     "intent.deferred": 1,
     "intent.in_doubt": 1,
-    "intent.parked": 1,
+    "intent.parked": 2,
     "intent.requeued": 1,
     "intent.answered_late": 1,
     "intent.contradicted": 1,
@@ -98,6 +99,7 @@ TEXT_FIELDS = {
     "Deferred.cause": "closed word: command.DeferCause",
     "InDoubt.cause": "closed word: command.DoubtCause, lease_over",
     "Parked.cause": "closed word: command.ParkCause",
+    "Parked.by": "identifier of who decided",
     "Requeued.by": "identifier of who decided",
     "AnsweredLate.body": "digest of a salted body",
     "Cancelled.by": "identifier of who took it back",

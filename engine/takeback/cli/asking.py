@@ -11,7 +11,6 @@ from takeback.cli.sheet import field
 if TYPE_CHECKING:
     from takeback.client.looking import Shown
     from takeback.model.approval import Decided
-    from takeback.model.intent import Intent
 
 WAITS = "awaiting_approval"
 
@@ -85,13 +84,6 @@ def approval_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str
     yield field("deny", f"takeback {app_option}deny {ref} --reason '...'")
 
 
-_CAN = {
-    "in_doubt": ("resolve",),
-    "parked": ("resolve", "retry"),
-    "failed": ("retry",),
-}
-"""By state, what a person may say about what has begun."""
-
 _IN_DOUBT = {
     "exception": "its attempt ended in an exception",
     "outcome_unknown": "nobody could say what became of its attempt",
@@ -103,48 +95,64 @@ _IN_DOUBT = {
     "altered": "its arguments are not those that were approved",
     "key_expired": "its provider keeps our key no longer",
     "contradicted": "a late answer denies what was decided",
+    "person": "a person has stopped it",
 }
 
 
 def doubt_of(shown: Shown) -> dict[str, Any] | None:
-    """Why an intent is in doubt or parked, or is denied to have failed, and since when; None where
-    it is none of these.
+    """Why nobody knows whether an intent has happened, and since when; None where that is known.
+
+    So it is of what is in doubt or parked, is tried again meanwhile, or is denied to have failed.
+    ``cause`` and ``since`` are those of the doubt itself; ``parked`` says why and when it was left
+    to a person.
     """
+    from takeback.model.event import Parked
+    from takeback.model.intent import is_denied, is_tried_again
     from takeback.model.moment import iso
 
     intent = shown.entry.intent
-    is_failed = _is_denied(intent)
-    if intent.state.value not in ("in_doubt", "parked") and not is_failed:
+    is_open = intent.state.value in ("in_doubt", "parked") or is_tried_again(intent)
+    if not (is_open or (is_denied(intent) and intent.state.value == "failed")):
         return None
-    kinds = ("intent.contradicted",) if is_failed else _DOUBTS
     facts = [stored.fact() for stored in shown.events]
-    last = next(fact for fact in reversed(facts) if fact.event.KIND in kinds)
+    doubts = [fact for fact in facts if fact.event.KIND in _DOUBTS]
+    parked = [(fact.at, fact.event) for fact in facts if isinstance(fact.event, Parked)]
+    left = None
+    if intent.state.value == "parked":
+        at, event = parked[-1]
+        left = {"cause": event.cause, "at": iso(at), "by": event.by}
+    if left is None or (doubts and left["cause"] not in _BEFORE_IT_BEGAN):
+        last = doubts[-1]
+        cause, since = _CAUSES.get(last.event.KIND) or getattr(last.event, "cause", ""), last.at
+    else:
+        cause, since = parked[-1][1].cause, parked[-1][0]
+    is_about_restore = intent.state.value == "in_doubt" and intent.restored_via is not None
     return {
-        "cause": "contradicted" if is_failed else getattr(last.event, "cause", "restore_in_doubt"),
-        "since": iso(last.at),
+        "cause": cause,
+        "since": iso(since),
         "attempt": intent.attempt,
         "attempts_unknown": list(intent.attempts_unknown),
-        "restore": intent.restored_via if last.event.KIND == "intent.restore_in_doubt" else None,
+        "restore": intent.restored_via if is_about_restore else None,
+        "parked": left,
     }
 
 
-_DOUBTS = ("intent.in_doubt", "intent.parked", "intent.restore_in_doubt")
+_DOUBTS = ("intent.in_doubt", "intent.restore_in_doubt", "intent.contradicted")
 
+_CAUSES = {
+    "intent.restore_in_doubt": "restore_in_doubt",
+    "intent.contradicted": "contradicted",
+}
 
-def _is_denied(intent: Intent) -> bool:
-    from takeback.model.intent import is_denied
-
-    return is_denied(intent) and intent.state.value == "failed"
+_BEFORE_IT_BEGAN = ("no_upgrade", "unreadable", "altered")
+"""Why an intent is parked that would have been begun, whatever became of it before."""
 
 
 def can_of(shown: Shown) -> list[str]:
     """The verbs of a person's that apply to an intent, of those that say what became of it."""
-    doubt = doubt_of(shown)
-    if doubt is not None and doubt["restore"] is not None:
-        return []
-    if _is_denied(shown.entry.intent):
-        return ["resolve"]
-    return list(_CAN.get(shown.entry.intent.state.value, ()))
+    from takeback.model.ruling import verbs_for
+
+    return list(verbs_for(shown.entry.intent))
 
 
 def doubt_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
@@ -156,13 +164,31 @@ def doubt_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
     elif doubt is not None:
         yield field("because", _IN_DOUBT.get(doubt["cause"], doubt["cause"]))
         yield field("since", doubt["since"])
+        yield from _parked(doubt)
     for verb in document["can"]:
         said = f"takeback {app_option}{verb} {ref}"
         if verb == "resolve":
             yield field("happened", f"{said} --as succeeded --note '...'")
             yield field("did not", f"{said} --as failed --note '...'")
+            if document["state"] not in ("parked", "failed"):
+                yield field(_stops(document["state"]), f"{said} --as unknown")
         else:
             yield field("try again", f"{said}{_twice(doubt)}")
+
+
+def _stops(state: str) -> str:
+    """What it is to say that nobody knows: of what is asked about, and of what would begin."""
+    return "park it" if state == "in_doubt" else "stop it"
+
+
+def _parked(doubt: Mapping[str, Any]) -> Iterable[str]:
+    """Why and when it was left to a person, where that is not the doubt itself."""
+    parked = doubt["parked"]
+    if parked is None or parked["at"] == doubt["since"]:
+        return
+    by = f" by {parked['by']}" if parked["by"] else ""
+    why = "" if parked["by"] else f": {_IN_DOUBT.get(parked['cause'], parked['cause'])}"
+    yield field("parked", f"{by} at {parked['at']}{why}".strip())
 
 
 def _twice(doubt: Mapping[str, Any] | None) -> str:

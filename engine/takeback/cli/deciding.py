@@ -67,8 +67,8 @@ def resolve(
         str,
         typer.Option(
             "--as",
-            metavar="succeeded|failed",
-            parser=one_of("--as", ("succeeded", "failed")),
+            metavar="succeeded|failed|unknown",
+            parser=one_of("--as", ("succeeded", "failed", "unknown")),
             help="What became of it.",
         ),
     ],

@@ -39,6 +39,7 @@ TOLD: frozenset[type[errors.TakebackError]] = frozenset(
         errors.LimitExceeded,
         errors.Frozen,
         errors.NotRestorable,
+        errors.FirstInDoubt,
         errors.RestoreExpired,
         errors.TooLate,
         errors.WrongState,
@@ -79,7 +80,7 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
         details["retry_after_s"] = FROZEN_SECONDS
     if isinstance(problem, errors.LimitExceeded):
         details["alternatives"] = [dict(one) for one in problem.left]
-    if isinstance(problem, errors.TooLate):
+    if isinstance(problem, errors.Conflict):
         details["alternatives"] = list(problem.alternatives)
     if isinstance(problem, errors.TooLate | errors.InProgress):
         details["next_call"] = problem.next_call

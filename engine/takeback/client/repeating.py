@@ -21,14 +21,15 @@ from takeback.client.refusing import refuse_conflict
 from takeback.client.request import Request
 from takeback.declare import DIFFERS, WHILE_STANDING, Local, OnDifference, Tool
 from takeback.declare.tool import ScopeKind
-from takeback.ledger.reading import Entry
+from takeback.ledger.reading import Entry, read_twin
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.arguments import Difference, differences, revive
-from takeback.model.envelope import Envelope, Replay, answer
+from takeback.model.envelope import Envelope, Replay, answer, is_safe_to_repeat
 from takeback.model.intent import Intent
 from takeback.model.key import derive_key
 from takeback.model.moment import iso
+from takeback.model.ruling import steps_for
 from takeback.model.violation import Repair, Violation
 
 
@@ -143,10 +144,22 @@ def _is_quiet(effect: Local, request: Request, twin: Entry) -> bool:
 
 
 def require_first(context: Context, tx: Tx, request: Request) -> None:
-    """What is to happen once more has to have been asked for before, by an equal call."""
+    """What is to happen once more has to have been asked for before, by an equal call.
+
+    Raises FirstInDoubt where nobody knows whether that has happened, unless this repeat of it was
+    recorded before: then it is a retry, and does nothing more.
+    """
     first = find(context, tx, request.repeat_of or "")
     if not _is_equal(context, request, first):
         raise errors.InvalidArguments([_not_a_repeat(request.bound.tool, first.intent)])
+    if is_safe_to_repeat(first.intent):
+        return
+    if read_twin(tx, context.tenant, request.event.key, request.former_keys) is None:
+        raise errors.FirstInDoubt(
+            f"{first.intent.ref} may have happened already, and nobody knows yet: once more could "
+            "be twice; a person says what became of it first",
+            alternatives=steps_for(first.intent),
+        )
 
 
 def _is_equal(context: Context, request: Request, first: Entry) -> bool:

@@ -1,9 +1,11 @@
 """A person's word on what nobody else can end: tried again, or said to have happened or not.
 
     retry      parked, failed      due again, as the next attempt of the same intent
-    resolve    in doubt, parked    succeeded, or failed
+    resolve    in doubt, parked    succeeded, or failed; parked where nobody knows
 
-What has failed and is denied by a late answer is in doubt like these: it is resolved first.
+What is on its way once more although an earlier attempt may be in the world is in doubt like these:
+to resolve it stops it. So is what has failed and is denied by a late answer, which is resolved
+before it is retried.
 
 What a person says twice is once. They may be wrong, as nobody else may: their word stands in the
 log under their name, and a late answer against it is told. What is said of a restore is true of
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from takeback.client.body import outcome_body, refusal_body
 from takeback.client.calling import BUSY_PAUSES
@@ -40,18 +42,23 @@ from takeback.model.decide import decide
 from takeback.model.envelope import Envelope, Replay, affected_rows, answer
 from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Performed
-from takeback.model.intent import Fact, Intent, State, is_denied, left_no_trace
+from takeback.model.intent import (
+    Fact,
+    Intent,
+    State,
+    is_denied,
+    is_tried_again,
+    left_no_trace,
+)
 from takeback.model.moment import clock, iso
+from takeback.model.ruling import AS, Word, is_open, steps_for, what_it_is
 from takeback.model.violation import Violation, shown
-
-Word = Literal["retried", "succeeded", "failed"]
-
-AS = ("succeeded", "failed")
 
 _DIFFERS: dict[Word, str] = {
     "retried": "had it tried again",
     "succeeded": "said that it has happened",
     "failed": "said that it did not happen",
+    "unknown": "said that nobody knows",
 }
 
 
@@ -182,7 +189,11 @@ def _write(
     taken, originals = rows[0], rows[1:]
     _require_state(ruling, taken.intent)
     command, bodies = _command(context, ruling, entry, taken)
-    decided = decide(taken.intent, command, taken.now)
+    stopped = _stopped(ruling, taken)
+    decided = [
+        *stopped,
+        *decide(foresee(taken.intent, stopped, taken.now), command, taken.now),
+    ]
     changes = [Change(taken=taken, events=decided, bodies=bodies)]
     for original in originals:
         changes += _followed(ruling, taken.intent, decided, original)
@@ -191,6 +202,14 @@ def _write(
     after = find(context, tx, ruling.ref)
     ruled = Ruled(how=ruling.word, by=ruling.principal, at=taken.now, version=intent.version)
     return _tell(context, ruling, after, ruled, replay=None)
+
+
+def _stopped(ruling: _Ruling, taken: Taken) -> Sequence[events.Event]:
+    """What is on its way once more is parked before it is said what became of it."""
+    if not is_tried_again(taken.intent) or ruling.word == "unknown":
+        return ()
+    stop = commands.Park(cause="person", by=ruling.principal)
+    return decide(taken.intent, stop, taken.now)
 
 
 def _followed(
@@ -243,6 +262,8 @@ def _command(
             body = sealed_body(context, "error", refusal_body(code, message, [], note))
             digest = body_digest(body.salt, body.text)
             return commands.Fail(code=code, error=digest, source="person", by=by), (body,)
+        case "unknown":
+            return commands.Park(cause="person", by=by), ()
 
 
 def _told_before(context: Context, tx: Tx, ruling: _Ruling, entry: Entry) -> Envelope | None:
@@ -258,7 +279,9 @@ def _told_before(context: Context, tx: Tx, ruling: _Ruling, entry: Entry) -> Env
     if ruled.how == ruling.word:
         return _tell(context, ruling, entry, ruled, replay=Replay())
     said = f"{ruled.by} {_DIFFERS[ruled.how]} at {clock(ruled.at, entry.now)}"
-    raise errors.WrongState(f"{said}; {what_it_is(entry.intent)}")
+    raise errors.WrongState(
+        f"{said}; {what_it_is(entry.intent)}", alternatives=steps_for(entry.intent)
+    )
 
 
 def ruled_last(facts: Sequence[Fact]) -> Ruled | None:
@@ -277,63 +300,21 @@ def ruled_last(facts: Sequence[Fact]) -> Ruled | None:
                 how = "succeeded"
             case events.Failed(source="person", by=by):
                 how = "failed"
+            case events.Parked(cause="person", by=by):
+                how = "unknown"
             case _:
                 continue
         found = Ruled(how=how, by=by, at=fact.at, version=fact.version)
     return found
 
 
-def is_open(word: Word, intent: Intent) -> bool:
-    """Whether there is ``word`` to be said of ``intent``."""
-    if is_denied(intent):
-        return intent.state is State.FAILED and word != "retried"
-    if word == "retried":
-        return intent.state in (State.PARKED, State.FAILED)
-    return intent.state in (State.IN_DOUBT, State.PARKED)
-
-
 def _require_state(ruling: _Ruling, intent: Intent) -> None:
-    if intent.state is State.AWAITING_APPROVAL:
+    if intent.state is State.AWAITING_APPROVAL and not is_open(ruling.word, intent):
         raise errors.NeedsApproval(
             f"{intent.ref} still waits for a person's approval: approve or deny it first"
         )
-    is_about_restore = intent.state is State.IN_DOUBT and intent.restored_via is not None
-    if not is_open(ruling.word, intent) or is_about_restore:
-        raise errors.WrongState(what_it_is(intent))
-
-
-_ON_ITS_WAY = "is still to be carried out: `restore` takes it back before that"
-
-_DENIED = (
-    "was called failed, and a late answer says that it happened: `resolve` says what became of it, "
-    "before anything is tried again"
-)
-
-_IS = {
-    State.AWAITING_APPROVAL: "waits for approval: `approve` or `deny` decides",
-    State.EXECUTING: "is being carried out at this moment: wait for its end",
-    State.IN_DOUBT: "is in doubt and is being found out: `resolve` says what became of it",
-    State.PARKED: "is parked: `retry` has it tried again, `resolve` says what became of it",
-    State.SUCCEEDED: "has happened: `restore` takes it back where that is possible",
-    State.RESTORE_FAILED: "has happened, and taking it back has failed",
-    State.RESTORING: "has happened and is being taken back",
-    State.RESTORED: "was taken back",
-    State.FAILED: "has failed, so it did not happen: `retry` has it tried again",
-    State.CANCELLED: "was taken back before it began: it never happens",
-    State.DENIED: "was denied: it never happens",
-    State.EXPIRED: "was approved by nobody in time: it never happens",
-    State.PURGED: "is over, and its arguments are forgotten",
-}
-
-
-def what_it_is(intent: Intent) -> str:
-    """In one sentence what an intent is, and which verb of a person's applies to it."""
-    if intent.state is State.IN_DOUBT and intent.restored_via is not None:
-        via = intent.restored_via
-        return f"{intent.ref} has happened; whether {via} has taken it back is in doubt: see there"
-    if is_denied(intent) and intent.state is State.FAILED:
-        return f"{intent.ref} {_DENIED}"
-    return f"{intent.ref} {_IS.get(intent.state, _ON_ITS_WAY)}"
+    if not is_open(ruling.word, intent):
+        raise errors.WrongState(what_it_is(intent), alternatives=steps_for(intent))
 
 
 def _tell(

@@ -10,8 +10,18 @@ from takeback.client.restore_tool import RESTORE
 from takeback.declare import CANCEL_ONLY, COMPENSATE, Local, Remote, Tool
 from takeback.ledger.reading import Entry
 from takeback.model import errors
-from takeback.model.intent import Intent, State, is_cancellable, is_denied, is_held_back
+from takeback.model.intent import (
+    Intent,
+    State,
+    is_cancellable,
+    is_denied,
+    is_held_back,
+    is_tried_again,
+    may_have_happened,
+    waited_in_vain,
+)
 from takeback.model.moment import clock
+from takeback.model.ruling import steps_for
 
 
 def require_restorable(original: Entry, tool: Tool) -> None:
@@ -32,7 +42,9 @@ def require_restorable(original: Entry, tool: Tool) -> None:
             next_call={"tool": RESTORE.name, "arguments": {"ref": intent.ref}},
         )
     if intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
-        raise errors.NotRestorable(f"there is nothing to take back: {_stands(intent)}")
+        raise errors.NotRestorable(
+            f"there is nothing to take back: {_stands(intent)}", alternatives=_steps(intent)
+        )
     if isinstance(effect, Remote) and effect.reversal is CANCEL_ONLY:
         raise too_late(original, tool)
     if isinstance(effect, Local) and effect.retention is not None:
@@ -50,10 +62,11 @@ def too_late(original: Entry, tool: Tool) -> errors.TooLate:
     back = {"tool": RESTORE.name, "arguments": {"ref": intent.ref}}
     reverses = isinstance(effect, Remote) and effect.reversal is COMPENSATE
     leaves = list(tool.wording.leaves) if tool.wording else []
-    if intent.state in (State.EXECUTING, State.IN_DOUBT, State.PARKED) or is_denied(intent):
+    is_open = intent.state in (State.EXECUTING, State.IN_DOUBT, State.PARKED)
+    if is_open or is_denied(intent) or is_tried_again(intent):
+        asks = "ask for its status: if it is refused in the end, nothing has happened"
         return errors.TooLate(
-            f"{intent.ref} {_under_way(intent)}",
-            alternatives=["ask for its status: if it is refused in the end, nothing has happened"],
+            f"{intent.ref} {_under_way(intent)}", alternatives=[asks, *steps_for(intent)]
         )
     if intent.state in (State.SUCCEEDED, State.RESTORE_FAILED) and reverses:
         return errors.TooLate(
@@ -73,6 +86,8 @@ def _under_way(intent: Intent) -> str:
         return "is being carried out at this moment; ask for its status"
     if is_held_back(intent):
         return "has not begun, and can't be changed before a person has looked at it"
+    if is_tried_again(intent):
+        return "may have happened, and is to be tried again; ask for its status"
     if intent.restored_via is not None:
         return f"has happened, and whether {intent.restored_via} has taken it back is in doubt"
     return "has begun, and nobody knows yet whether it happened; ask for its status"
@@ -98,7 +113,17 @@ def _settled(entry: Entry) -> str:
     return clock(entry.intent.settled_at or entry.intent.recorded_at, entry.now)
 
 
+def _steps(intent: Intent) -> list[dict[str, Any]]:
+    """What a person can do about what may have happened, or was held back."""
+    is_open = intent.state is State.PARKED or may_have_happened(intent)
+    return steps_for(intent) if is_open or intent.state is State.IN_DOUBT else []
+
+
 def _stands(intent: Intent) -> str:
+    if is_tried_again(intent):
+        return "it may have happened, and is to be tried again; a person can stop it"
+    if waited_in_vain(intent):
+        return "what it waited for came to nothing, so it never happens"
     if is_denied(intent):
         return "it was called failed, and may have happened all the same; a person has to look"
     if is_held_back(intent):

@@ -28,7 +28,6 @@ from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.decide import record as decide_recording
 from takeback.model.violation import Violation, of_term
-from takeback.model.waiting import Fate, fate_of
 from takeback.model.wording import BECAME
 
 AMENDMENTS_MAX = 16
@@ -45,7 +44,7 @@ def stand(tx: Tx, wanted: Collection[Named]) -> Mapping[Named, Other]:
         vias = {
             (tenant, other.via): (tenant, ref)
             for (tenant, ref), other in now.items()
-            if other.via is not None and fate_of(other.state) == "taken_back"
+            if other.via is not None and other.fate == "taken_back"
         }
         amended = read_amended(tx, vias)
         if not amended:
@@ -75,11 +74,11 @@ def look_at_others(context: Context, tx: Tx, request: Request) -> Request:
         if (context.tenant, ref) not in found:
             find(context, tx, ref)
     others = {ref: found[context.tenant, ref] for ref in wanted}
-    fates = {ref: fate_of(other.state) for ref, other in others.items()}
+    fates = {ref: other.fate for ref, other in others.items()}
     said = said_of(request.bound.tool)
     lost = [ref for ref, fate in fates.items() if fate in BECAME]
     if lost and said is CANCEL:
-        raise errors.InvalidArguments([_came_to_nothing(ref, fates[ref]) for ref in lost])
+        raise errors.InvalidArguments([_came_to_nothing(ref, others[ref]) for ref in lost])
     left = [others[ref].ref for ref in wanted if not (fates[ref] in BECAME and said is GO_ON)]
     if "open" in fates.values() or not hold_others(tx, context.tenant, left):
         return request
@@ -114,6 +113,10 @@ def _cycle(received: str, why: str) -> Violation:
     return of_term("after", received, "invalid_value", f"must not go round in a circle: {why}")
 
 
-def _came_to_nothing(ref: str, fate: Fate) -> Violation:
-    message = f"{ref} {BECAME[fate]}, so this would never happen; leave it out to call anyway"
+def _came_to_nothing(ref: str, other: Other) -> Violation:
+    amended = "" if other.ref == ref else f" was amended to {other.ref}, which"
+    message = (
+        f"{ref}{amended} {BECAME[other.fate]}, so this would never happen; leave it out to call "
+        "anyway"
+    )
     return of_term("after", ref, "invalid_value", message)

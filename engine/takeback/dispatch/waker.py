@@ -24,7 +24,7 @@ from takeback.client.permission import person_first
 from takeback.client.waiting import said_of, stand
 from takeback.declare import ASK, CANCEL, Tool
 from takeback.dispatch.work import writing_tools
-from takeback.ledger.appending import Body, Change, append
+from takeback.ledger.appending import Change, append
 from takeback.ledger.locking import Taken
 from takeback.ledger.other import Named, Other, lock_waiting, look_later, look_now
 from takeback.log import logger
@@ -33,7 +33,7 @@ from takeback.model.chain import body_digest
 from takeback.model.decide import decide
 from takeback.model.intent import Intent, may_have_happened
 from takeback.model.key import canonical_bytes
-from takeback.model.waiting import fate_of, next_look
+from takeback.model.waiting import next_look
 
 BATCH_MAX = 100
 
@@ -77,15 +77,14 @@ class Waker:
         tool = self.context.registry.tool(intent.tool).tool
         said = said_of(tool)
         fates = [
-            (named[1], fate_of(others[named].state) if named in others else "open")
+            (named[1], others[named].fate if named in others else "open")
             for named in _named(intent)
         ]
         lost = [(ref, fate) for ref, fate in fates if fate in ("failed", "taken_back")]
         if may_have_happened(intent):
             lost = []
         if lost and said is CANCEL:
-            ref, fate = lost[0]
-            return self._stop(one, ref, is_taken_back=fate == "taken_back")
+            return self._stop(one, lost[0][0], others[intent.tenant, lost[0][0]])
         if any(fate == "open" for _, fate in fates):
             return None
         if lost and said is ASK:
@@ -93,17 +92,16 @@ class Waker:
         logger.info("awoken", ref=intent.ref, after=list(intent.after))
         return Change(taken=one, events=decide(intent, commands.Awake(), one.now))
 
-    def _stop(self, one: Taken, other: str, *, is_taken_back: bool) -> Change:
-        became = "taken_back" if is_taken_back else "failed"
-        body = self._told(other, became)
+    def _stop(self, one: Taken, ref: str, other: Other) -> Change:
+        """``ref`` was named to be waited for, and ``other`` stands in its place, or is that."""
+        is_taken_back = other.fate == "taken_back"
+        amended = {} if other.ref == ref else {"amended_by": other.ref}
+        told = {"ref": ref, "became": "taken_back" if is_taken_back else "failed", **amended}
+        body = sealed_body(self.context, "waited_for", canonical_bytes(told).decode())
         cause: commands.WaitCause = "other_taken_back" if is_taken_back else "other_failed"
         command = commands.StopWaiting(cause=cause, waited_for=body_digest(body.salt, body.text))
-        logger.info("waited_in_vain", ref=one.intent.ref, other=other, became=became)
+        logger.info("waited_in_vain", ref=one.intent.ref, other=other.ref, became=told["became"])
         return Change(taken=one, events=decide(one.intent, command, one.now), bodies=(body,))
-
-    def _told(self, other: str, became: str) -> Body:
-        text = canonical_bytes({"ref": other, "became": became}).decode()
-        return sealed_body(self.context, "waited_for", text)
 
 
 def _ask(one: Taken, tool: Tool, other: str) -> Change:
@@ -119,5 +117,5 @@ def _named(intent: Intent) -> Sequence[Named]:
 
 def _next_look(one: Taken, others: Mapping[Named, Other]) -> datetime:
     known = [others[named] for named in _named(one.intent) if named in others]
-    due = [other.due_at for other in known if fate_of(other.state) == "open"]
+    due = [other.due_at for other in known if other.fate == "open"]
     return next_look(one.now, one.intent.recorded_at, due)

@@ -18,6 +18,7 @@ from takeback.ledger.locking import OF_TENANT, RUNNABLE, TAKEN, Taken, taken_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
 from takeback.model.intent import Intent, State, instant, micros
+from takeback.model.waiting import Fate, fate_of
 
 Named = tuple[str, str]
 """A tenant, and a ref of it."""
@@ -43,7 +44,7 @@ OTHERS = Statement(
     lock="none",
     text=text("""
 SELECT i.tenant, i.ref, coalesce(i.last_word, i.state), takeback.micros(i.due_at), i.restored_via,
-       i.after
+       i.after, i.contradicted
 FROM takeback.intents AS i
 JOIN unnest(CAST(:tenants AS text[]), CAST(:refs AS text[])) AS w (tenant, ref)
   ON i.tenant = w.tenant AND i.ref = w.ref
@@ -112,7 +113,8 @@ RETURNING i.ref
 class Other:
     """How an intent stands that others wait for; what is purged, as its last word has it.
 
-    ``via`` is the ref of what took it back, ``after`` what it waits for itself.
+    ``via`` is the ref of what took it back, ``after`` what it waits for itself. It is
+    ``contradicted`` while a late answer denies what was decided.
     """
 
     ref: str
@@ -120,6 +122,14 @@ class Other:
     due_at: datetime | None
     via: str | None
     after: tuple[str, ...]
+    contradicted: bool
+
+    @property
+    def fate(self) -> Fate:
+        """What it means for those who wait for it; what is denied to have failed is open."""
+        if self.contradicted and self.state is State.FAILED:
+            return "open"
+        return fate_of(self.state, self.via)
 
 
 def lock_waiting(
@@ -188,4 +198,5 @@ def _other(row: Row) -> Other:
         due_at=None if row[3] is None else instant(row[3]),
         via=row[4],
         after=tuple(row[5]),
+        contradicted=row[6],
     )

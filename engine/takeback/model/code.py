@@ -92,6 +92,14 @@ _ANSWERED = (
         advice="send the first values, or add `again` to do it once more on purpose",
     ),
     Code(
+        name="first_in_doubt",
+        class_=Class.TERMINAL,
+        where=(Where.CALL,),
+        meaning="what `repeat_of` names may have happened, and nobody knows yet: once more could "
+        "be twice",
+        advice="a person says what became of the first (`takeback resolve`); then call again",
+    ),
+    Code(
         name="preview_stale",
         class_=Class.INVALID_REQUEST,
         where=(Where.CALL, Where.STAYS),
@@ -197,6 +205,13 @@ _ANSWERED = (
         where=(Where.STAYS,),
         meaning="nobody approved it in time",
         advice="tell the user; nothing happened",
+    ),
+    Code(
+        name="waited_in_vain",
+        class_=Class.TERMINAL,
+        where=(Where.STAYS,),
+        meaning="what it was to come after has failed, or was taken back",
+        advice="tell the user; nothing happened. Put the other right, or call without `after`",
     ),
     Code(
         name="limit_exceeded",

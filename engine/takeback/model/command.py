@@ -29,13 +29,19 @@ DoubtCause = Literal["exception", "outcome_unknown", "timed_out", "interrupted",
 that it could not renew. The end of a lease by the clock is ExpireLease."""
 
 ParkCause = Literal[
-    "outcome_unknown", "no_upgrade", "unreadable", "altered", "key_expired", "contradicted"
+    "outcome_unknown",
+    "no_upgrade",
+    "unreadable",
+    "altered",
+    "key_expired",
+    "contradicted",
+    "person",
 ]
 """Why a person has to look: nobody can say what became of it; its arguments are of a version that
 no upgrade leads away from; they are erased, damaged or no call of the row any more; they are not
 those that a person has approved; the provider
 has forgotten the key under which it was to be repeated; a late answer says that an attempt did it
-which was taken to have done nothing."""
+which was taken to have done nothing; a person has stopped it, without knowing what became of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +224,13 @@ class LoseTrack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """Nobody but a person can go on: in doubt for good, or claimed and not to be begun."""
+    """Nobody but a person can go on: in doubt for good, or claimed and not to be begun.
+
+    A person (``by``) says so of what is in doubt, or on its way once more; see ``is_tried_again``.
+    """
 
     cause: ParkCause = "outcome_unknown"
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

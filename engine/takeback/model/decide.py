@@ -31,6 +31,7 @@ from takeback.model.intent import (
     State,
     is_cancellable,
     is_denied,
+    is_tried_again,
     left_no_trace,
     micros,
     why_not_begin,
@@ -276,12 +277,14 @@ def _decide_outcome(
 
 
 def _park(intent: Intent, command: commands.Park, now: datetime) -> Events:
-    require(intent, command, State.IN_DOUBT, State.CLAIMED)
     _require_own_doubt(intent, command)
+    if command.cause == "person" and is_tried_again(intent):
+        return [events.Parked(attempt=intent.attempt, cause=command.cause, by=command.by)]
+    require(intent, command, State.IN_DOUBT, State.CLAIMED)
     true_of_claimed = ("no_upgrade", "unreadable", "altered", why_not_begin(intent, now))
     if intent.state is State.CLAIMED and command.cause not in true_of_claimed:
         raise refusal(intent, command)
-    return [events.Parked(attempt=intent.attempt, cause=command.cause)]
+    return [events.Parked(attempt=intent.attempt, cause=command.cause, by=command.by)]
 
 
 _MAY_REQUEUE: Mapping[events.RequeueCause, tuple[State, ...]] = {

@@ -31,6 +31,9 @@ from takeback.model.intent import (
     is_cancellable,
     is_denied,
     is_held_back,
+    is_tried_again,
+    may_have_happened,
+    waited_in_vain,
 )
 from takeback.model.moment import iso
 from takeback.model.payload import Full
@@ -269,7 +272,8 @@ def _waits(intent: Intent, bodies: Mapping[str, Any]) -> dict[str, Any]:
         if len(intent.after) > WAITS_FOR_SHOWN_MAX:
             document["waits_for_count"] = len(intent.after)
     if other := bodies.get("waited_for"):
-        document["waited_for"] = {"ref": other["ref"], "became": other["became"]}
+        named = ("ref", "became", "amended_by")
+        document["waited_for"] = {name: other[name] for name in named if name in other}
     return document
 
 
@@ -301,8 +305,9 @@ def is_safe_to_repeat(intent: Intent) -> bool:
     have, as long as an earlier attempt is unknown.
     """
     status = _status(intent)
-    is_tried_again = status in (Status.SCHEDULED, Status.IN_PROGRESS) and intent.attempts_unknown
-    return is_held_back(intent) or not (status is Status.IN_DOUBT or is_tried_again)
+    is_open = status in (Status.SCHEDULED, Status.NEEDS_APPROVAL, Status.IN_PROGRESS)
+    may_double = status is Status.IN_DOUBT or (is_open and may_have_happened(intent))
+    return is_held_back(intent) or not may_double
 
 
 def _full(
@@ -352,6 +357,10 @@ def restore_call(
     else:
         if is_held_back(intent):
             return None, "it has not begun, and a person has to look before it can"
+        if is_tried_again(intent):
+            return None, "an earlier attempt may have happened; a person can stop it (`resolve`)"
+        if waited_in_vain(intent):
+            state = State.FAILED
         known = None if is_denied(intent) else _NO_RESTORE.get(state)
         return None, known or "nobody can know yet whether it happened"
     leaves = outcome.get("leaves") or (tool.wording.leaves if tool.wording else ())
@@ -394,14 +403,19 @@ def _state(intent: Intent) -> State:
 
 
 def _status(intent: Intent) -> Status:
-    """Of what has failed, and may have happened all the same, another than that of its state."""
-    return Status.IN_DOUBT if is_denied(intent) else STATUS[_state(intent)]
+    """Another than that of its state where it has failed and may have happened all the same, and
+    where nobody has taken it back.
+    """
+    if is_denied(intent):
+        return Status.IN_DOUBT
+    return Status.REFUSED if waited_in_vain(intent) else STATUS[_state(intent)]
 
 
 _CODES = {
     State.FAILED: "provider_rejected",
     State.DENIED: "approval_denied",
     State.EXPIRED: "approval_expired",
+    State.CANCELLED: "waited_in_vain",
 }
 """What is said when the ledger holds no more than the state."""
 

@@ -18,6 +18,7 @@
     │   └── Frozen                a person has stopped this tool, run or tenant
     ├── Conflict                  the state of the world is another than the call assumes
     │   ├── NotRestorable         nothing there to take back, with the reason
+    │   ├── FirstInDoubt          what is meant once more may have happened, and nobody knows
     │   ├── RestoreExpired        its retention is over
     │   ├── TooLate               the window is over, or the effect has begun
     │   ├── PreviewStale          what would be affected is not what was previewed
@@ -183,15 +184,25 @@ class Frozen(PolicyRefusal):
 
 
 class Conflict(TakebackError):
-    """The world is in another state than the call assumes."""
+    """The world is in another state than the call assumes; ``alternatives`` can be done instead."""
 
     code = "conflict"
+
+    def __init__(self, message: str, *, alternatives: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.alternatives = tuple(alternatives)
 
 
 class NotRestorable(Conflict):
     """There is nothing to take back; the message says why."""
 
     code = "not_restorable"
+
+
+class FirstInDoubt(Conflict):
+    """What is meant once more may have happened already: to do it again could double it."""
+
+    code = "first_in_doubt"
 
 
 class RestoreExpired(Conflict):

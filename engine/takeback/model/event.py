@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 
 from takeback.model.errors import LedgerCorrupt
 from takeback.model.fitting import fits
-from takeback.model.upcasting import IN_NO_LANE, UPCASTERS, Upcaster, upcast
+from takeback.model.upcasting import BY_NOBODY, IN_NO_LANE, UPCASTERS, Upcaster, upcast
 
 Effect = Literal["local", "remote"]
 FirstState = Literal["recorded", "awaiting_approval", "waiting", "held", "due"]
@@ -265,12 +265,19 @@ class InDoubt(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parked(Event):
-    """A person has to look; ``cause`` says why."""
+    """A person has to look; ``cause`` says why, and ``by`` which person wanted it so."""
 
     KIND = "intent.parked"
+    SCHEMA = 2
 
     attempt: int
     cause: str
+    by: str | None = None
+
+    @property
+    def schema(self) -> int:
+        """The lowest that holds all of it, so that the release before reads what it can do."""
+        return 1 if self.by is None else self.SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +409,10 @@ EVENTS: tuple[type[Event], ...] = (
 _BY_KIND = {kind.KIND: kind for kind in EVENTS}
 _FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in EVENTS}
 
-_LEFT_OUT = {("intent.recorded", 2): IN_NO_LANE.keys()}
+_LEFT_OUT = {
+    ("intent.recorded", 2): IN_NO_LANE.keys(),
+    ("intent.parked", 1): BY_NOBODY.keys(),
+}
 """What isn't written where the schema is a former one: upcasters give it back."""
 
 

@@ -302,6 +302,7 @@ def _answered(
                 fact,
                 state=State.PARKED,
                 due_at=None,
+                expires_at=None,
                 attempts_unknown=_with_doubt(intent),
                 lease_until=None,
             )

@@ -65,11 +65,14 @@ MAY_BECOME: dict[State | None, frozenset[State]] = {
             State.CANCELLED,
             State.DENIED,
             State.EXPIRED,
+            State.PARKED,
         }
     ),
-    State.WAITING: frozenset({State.HELD, State.DUE, State.CANCELLED, State.AWAITING_APPROVAL}),
-    State.HELD: frozenset({State.DUE, State.CANCELLED}),
-    State.DUE: frozenset({State.CLAIMED, State.CANCELLED}),
+    State.WAITING: frozenset(
+        {State.HELD, State.DUE, State.CANCELLED, State.AWAITING_APPROVAL, State.PARKED}
+    ),
+    State.HELD: frozenset({State.DUE, State.CANCELLED, State.PARKED}),
+    State.DUE: frozenset({State.CLAIMED, State.CANCELLED, State.PARKED}),
     State.CLAIMED: frozenset(
         {
             State.EXECUTING,
@@ -104,6 +107,7 @@ MAY_BECOME: dict[State | None, frozenset[State]] = {
 }
 """The lifecycle, one event at a time: a held intent passes through due as it is claimed. What has
 failed succeeds by a person's word alone, and only while a late answer denies that it has failed.
+What has not begun is parked by a person alone, and only while an earlier attempt is unknown.
 """
 
 
@@ -209,6 +213,13 @@ def is_cancellable(intent: Intent) -> bool:
     return intent.state in CANCELLABLE and not may_have_happened(intent)
 
 
+def is_tried_again(intent: Intent) -> bool:
+    """Whether it is on its way once more although an earlier attempt may be in the world: no undo
+    can promise that it never happens, and a person stops it by saying what is known of it.
+    """
+    return intent.state in CANCELLABLE and may_have_happened(intent)
+
+
 def is_held_back(intent: Intent) -> bool:
     """Whether it is parked although no attempt of it can be in the world: it could not be begun."""
     return intent.state is State.PARKED and not may_have_happened(intent)
@@ -219,6 +230,14 @@ def is_denied(intent: Intent) -> bool:
     knows then, until a person says it anew.
     """
     return (intent.last_word or intent.state) is State.FAILED and intent.contradicted
+
+
+def waited_in_vain(intent: Intent) -> bool:
+    """Whether it never happens since what it was to come after has come to nothing: nobody has
+    taken it back.
+    """
+    is_cancelled = (intent.last_word or intent.state) is State.CANCELLED
+    return is_cancelled and intent.taken_back_by is None
 
 
 def left_no_trace(intent: Intent) -> bool:

@@ -14,6 +14,9 @@ _UNASKED = dict.fromkeys(("on_behalf_of", "approval_cause", "approval_us", "affe
 IN_NO_LANE: Mapping[str, Any] = {"lane": "", "priority": 0, "ordering": None}
 """What an intent has that goes through no connector, before nobody and in no order."""
 
+BY_NOBODY: Mapping[str, Any] = {"by": None}
+"""Whose wish it was to have an intent parked: nobody's, the engine did it."""
+
 
 def _with(fields: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
     """The fields, and what those that a later schema added mean where nothing was known of them."""
@@ -25,6 +28,7 @@ def _with(fields: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("intent.recorded", 1): lambda fields: _with(fields, _UNASKED),
     ("intent.recorded", 2): lambda fields: _with(fields, IN_NO_LANE),
+    ("intent.parked", 1): lambda fields: _with(fields, BY_NOBODY),
     ("intent.approved", 1): lambda fields: _with(fields, {"saw": None}),
 }
 """(kind, schema) -> the payload of the next schema."""

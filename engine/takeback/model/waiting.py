@@ -1,8 +1,8 @@
 """What became of an intent that others wait for, and when it is worth a look again.
 
     happened      it is in the world, and stays there as far as is known
-    failed        it never happened: refused, denied, or approved by nobody in time
-    taken_back    it was cancelled or restored
+    failed        it never happened: refused, denied, approved by nobody in time, or in vain itself
+    taken_back    somebody has cancelled or restored it
     open          anything else: it is on its way, in doubt, parked, or being taken back
 
 What is purged stands as its last word has it.
@@ -33,12 +33,17 @@ _FATES: dict[State, Fate] = {
 }
 
 
-def fate_of(state: State) -> Fate:
-    """What it means for those who wait that an intent stands in ``state``.
+def fate_of(state: State, via: str | None = None) -> Fate:
+    """What it means for those who wait that an intent stands in ``state``; ``via`` is the ref of
+    what took it back.
 
     >>> fate_of(State.RESTORE_FAILED), fate_of(State.RESTORING), fate_of(State.EXPIRED)
     ('happened', 'open', 'failed')
+    >>> fate_of(State.CANCELLED, "restore-7F3K9QDM"), fate_of(State.CANCELLED)
+    ('taken_back', 'failed')
     """
+    if state is State.CANCELLED and via is None:
+        return "failed"
     return _FATES.get(state, "open")
 
 

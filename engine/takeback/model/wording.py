@@ -13,7 +13,7 @@ from typing import Any
 from takeback.declare import Tool, Wording
 from takeback.model.brevity import as_stored, brief
 from takeback.model.hindrance import UNHINDERED, Hindrance
-from takeback.model.intent import Intent, State, is_denied, is_held_back
+from takeback.model.intent import Intent, State, is_denied, is_held_back, is_tried_again
 from takeback.model.moment import clock
 from takeback.model.status import Status
 from takeback.model.violation import shown
@@ -30,6 +30,7 @@ REFUSED = {
     State.DENIED: "a person denied it",
     State.EXPIRED: "nobody approved it in time",
     State.FAILED: "it can't be done",
+    State.CANCELLED: "what it waited for came to nothing",
 }
 """Why, where nobody has said more."""
 
@@ -77,8 +78,23 @@ def message_of(state: State, bodies: Mapping[str, Any]) -> str:
     denied_by = (bodies.get("reason") or {}).get("by") if state is State.DENIED else None
     if denied_by is not None:
         return brief(f"{denied_by} denied it", MESSAGE_BYTES_MAX)
+    if state is State.CANCELLED and bodies.get("waited_for"):
+        return brief(f"it {_waited_for(bodies['waited_for'])}", MESSAGE_BYTES_MAX)
     said = (bodies.get("error") or {}).get("message") or REFUSED.get(state, "")
     return brief(said, MESSAGE_BYTES_MAX)
+
+
+def _waited_for(other: Mapping[str, Any]) -> str:
+    """What became of the other that was waited for; it counts as what was recorded in its place.
+
+    >>> _waited_for({"ref": "a-1", "became": "failed"})
+    'waited for a-1, which failed'
+    >>> _waited_for({"ref": "a-1", "became": "failed", "amended_by": "a-2"})
+    'waited for a-1, which was amended to a-2, which failed'
+    """
+    became = BECAME.get(other["became"], "came to nothing")
+    amended = f", which was amended to {other['amended_by']}" if other.get("amended_by") else ""
+    return f"waited for {other['ref']}{amended}, which {became}"
 
 
 def _subject(tool: Tool, bodies: Mapping[str, Any]) -> str:
@@ -109,8 +125,7 @@ def _wait_sentence(
     other = bodies.get("waited_for")
     if other is None:
         return None
-    became = BECAME.get(other["became"], "came to nothing")
-    return f"{_subject(tool, bodies)} never happens: it waited for {other['ref']}, which {became}."
+    return f"{_subject(tool, bodies)} never happens: it {_waited_for(other)}."
 
 
 def _sentence(
@@ -121,6 +136,8 @@ def _sentence(
     match status:
         case Status.SCHEDULED:
             until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
+            if is_tried_again(intent):
+                return f"{subject} may or may not have happened, and is tried again at {until}."
             template = (wording or _UNWORDED).scheduled
             return f"{subject} {_fill(template, bodies, until=until)}."
         case Status.DONE:
