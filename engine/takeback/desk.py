@@ -38,6 +38,7 @@ from takeback.client.resuming import Resumed
 from takeback.declare import Catalog, Limit
 from takeback.dispatch.pace import Pace, check_pace
 from takeback.dispatch.worker import Worker
+from takeback.ledger.backlog import Backlog, read_backlog
 from takeback.ledger.barrier import Page
 from takeback.ledger.braking import Freeze
 from takeback.ledger.database import ANSWER_SECONDS_MAX, Database
@@ -337,6 +338,13 @@ class Desk:
         """The ledger's server, schema and queue, for operators. Raises DatabaseUnavailable."""
         with self.context.database.statements() as tx:
             return look(tx)
+
+    def backlog(self) -> Backlog:
+        """What is due and what stands still, of every tenant, for whoever watches; each count is
+        bounded. Raises DatabaseUnavailable.
+        """
+        with self.context.database.statements() as tx:
+            return read_backlog(tx)
 
     def unfound(self) -> Sequence[Unfound]:
         """The tools whose newest intents no recipe of the catalog's keys leads to any more.

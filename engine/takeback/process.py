@@ -14,20 +14,26 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from takeback import log
 from takeback import settings as settings_room
 from takeback.app import Takeback
+from takeback.dispatch.pulse import Pulse
 from takeback.log import logger
+from takeback.meter import Meter
 from takeback.model import errors
 from takeback.model.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from takeback.metrics import Exposition
 
 STOP_SECONDS_MAX = 9.5
 """Whatever a worker is stuck in, its process is gone this long after it was told to stop."""
@@ -181,11 +187,13 @@ def work(
     concurrency: int | None = None,
     all_tenants: bool = False,
     memory_mb: int | None = None,
+    metrics: str | None = None,
 ) -> Worked:
     """Runs an embedded worker until a signal stops it, or with ``drain`` until all is done.
 
-    It works for the tenant of ``app``, or for all of them, and closes ``app``. ``memory_mb`` is in
-    place of the setting; this process is bound to it from then on. Raises InvalidSettings and
+    It works for the tenant of ``app``, or for all of them, and closes ``app``. ``memory_mb`` and
+    ``metrics`` are in place of the settings; this process is bound to the one, and serves its
+    metrics at the other, from then on. Raises InvalidSettings and
     DatabaseUnavailable when the ledger can't be used at the start; one that goes away later is
     waited for.
     """
@@ -194,13 +202,16 @@ def work(
     if concurrency is not None:
         pace = replace(pace, concurrency=concurrency)
     name = f"{socket.gethostname()}:{os.getpid()}"
-    with stoppable() as stop:
+    with stoppable() as stop, ExitStack() as stack:
         try:
             if app.health().revision is None:
                 raise errors.DatabaseUnavailable(NO_LEDGER)
+            watched = watch(app, "worker", metrics)
             # An embedded server that this process has started is not to be bound with it.
             bound_memory(app.settings.memory_mb if memory_mb is None else memory_mb)
             worker = app.worker(name=name, sleep=stop.sleep, stopping=stop.asked, pace=pace)
+            if watched is not None:
+                stack.enter_context(watched.expose(worker.pulse))
             logger.info("worker_started", worker=name, concurrency=pace.concurrency, drain=drain)
             tally = worker.run(drain=drain)
             worked = Worked(
@@ -219,6 +230,43 @@ def work(
         finally:
             app.close()
     return worked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """An app whose process, of the kind ``process``, is to serve its metrics at ``where``."""
+
+    app: Takeback
+    process: str
+    where: str
+    meter: Meter
+
+    def expose(self, pulse: Callable[[], Pulse | None], *, ports: int = 1) -> Exposition:
+        """Serves them from now on; ``pulse`` says how the process is. Raises InvalidSettings when
+        none of so many ``ports`` is free.
+        """
+        # A tenth of a second to import, and only this needs it.
+        from takeback import metrics
+
+        watched = metrics.Watched(
+            process=self.process,
+            version=version("takeback"),
+            meter=self.meter,
+            pulse=pulse,
+            backlog=self.app.backlog,
+            monotonic=self.app.context.monotonic,
+        )
+        return metrics.expose(self.where, watched, ports=ports)
+
+
+def watch(app: Takeback, process: str, where: str | None = None) -> Watch | None:
+    """Has all that ``app`` carries out from now on counted, where it is to be served: at ``where``,
+    else at the setting's address, else nowhere.
+    """
+    found = app.settings.metrics if where is None else where
+    if found is None:
+        return None
+    return Watch(app=app, process=process, where=found, meter=app.metered())
 
 
 def bound_memory(megabytes: int | None) -> None:

@@ -10,13 +10,39 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from takeback.model.errors import InvalidSettings
 
 PREFIX = "TAKEBACK_"
+LOOPBACK = "127.0.0.1"
+PORT_MAX = 65_535
+
+_ADDRESS = re.compile(
+    r"(?:(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+))?:)?(?P<port>[0-9]{1,5})"
+)
+
+
+def listening(where: str) -> tuple[str, int]:
+    """The host and the port of an address to listen at; without a host, this machine alone.
+
+    >>> listening("9464"), listening("0.0.0.0:9464"), listening("[::1]:9464")
+    (('127.0.0.1', 9464), ('0.0.0.0', 9464), ('::1', 9464))
+
+    Raises ValueError when it is none.
+    """
+    found = _ADDRESS.fullmatch(where)
+    if found is None or not 1 <= int(found["port"]) <= PORT_MAX:
+        raise ValueError(f"{where!r} is no HOST:PORT")
+    return found["v6"] or found["host"] or LOOPBACK, int(found["port"])
+
+
+def _served(where: str | None) -> str | None:
+    if where is not None:
+        listening(where)
+    return where
 
 
 class _Values(BaseModel):
@@ -35,6 +61,7 @@ class _Values(BaseModel):
     lease_seconds: float = Field(default=30.0, gt=0)
     reconcile_seconds: float | None = Field(default=None, gt=0)
     memory_mb: int | None = Field(default=None, ge=64)
+    metrics: Annotated[str | None, AfterValidator(_served)] = None
     data_directory: str | None = None
 
 
@@ -46,6 +73,7 @@ _EXPECTED = {
     "key_secret": "at least 16 characters",
     "lease_seconds": "more than 0 seconds",
     "reconcile_seconds": "more than lease_seconds",
+    "metrics": "HOST:PORT or a port, such as 127.0.0.1:9464",
     "memory_mb": "a whole number of megabytes, 64 or more",
 }
 
@@ -57,7 +85,8 @@ class Settings:
     ``database_url`` None means the embedded Postgres in ``data_directory`` (None: the user's own
     data directory). ``lease_seconds`` is how long a worker owns what it has claimed, and
     ``reconcile_seconds`` how long after its begin an attempt in doubt is asked about (None: a
-    second longer). ``memory_mb`` bounds the memory of a worker's process (None: unbounded).
+    second longer). ``memory_mb`` bounds the memory of a worker's process (None: unbounded), and at
+    ``metrics`` it serves them: HOST:PORT, or a port of this machine alone (None: nowhere).
     """
 
     database_url: str | None = None
@@ -69,6 +98,7 @@ class Settings:
     lease_seconds: float = 30.0
     reconcile_seconds: float | None = None
     memory_mb: int | None = None
+    metrics: str | None = None
     data_directory: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 

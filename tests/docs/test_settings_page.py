@@ -25,6 +25,7 @@ def test_each_variable_sets_its_setting():
         "lease_seconds": "5",
         "reconcile_seconds": "5",
         "memory_mb": "512",
+        "metrics": "127.0.0.1:9464",
         "app": "a:b",
         "broker_url": "redis://h",
         "log": "json",

@@ -16,22 +16,34 @@ import dramatiq
 from takeback import log
 from takeback.declare import Priority
 from takeback.log import logger
+from takeback.meter import Count
 from takeback.model.errors import InvalidSettings
-from takeback.process import bound_memory
+from takeback.process import bound_memory, watch
 from takeback_workers import load_app
 from takeback_workers.broker import NO_BROKER, open_broker
 from takeback_workers.shift import Shift, Tally, pass_on
-from takeback_workers.wake_up import QUEUES, actor_of, named_by, queue_of, wake_up
+from takeback_workers.wake_up import QUEUES, actor_of, named_by, queue_of, wake_up, word_of
+
+PORTS = 64
+"""The processes of one dramatiq serve their metrics each at a port of its own: so many at most."""
 
 
 def wake(priority: Priority, tenant: str, intent_id: str) -> None:
     """Carries out the intent, if it may be claimed now; returns when nothing more is to be done."""
     wanted = named_by((tenant, intent_id))
     if wanted is None or tenant != app.settings.tenant:
-        logger.error("no_wake_up", queue=queue_of(app.settings.tenant, priority), dropped=tenant)
+        queue = queue_of(app.settings.tenant, priority)
+        logger.error("no_wake_up", queue=queue, dropped=tenant)
+        count_dropped(queue)
         return
     if not shift.carry_out(wanted):
-        pass_on(broker, wake_up(*wanted, priority))
+        pass_on(broker, wake_up(*wanted, priority), app.context.meter)
+
+
+def count_dropped(queue: str) -> None:
+    """A message was no wake-up of ours."""
+    if app.context.meter is not None:
+        app.context.meter.add(Count.WAKE_UPS_POISONED, word_of(queue))
 
 
 app = load_app()
@@ -43,8 +55,12 @@ bound_memory(app.settings.memory_mb)
 logging.getLogger("dramatiq").handlers = logging.getLogger("takeback").handlers
 logging.getLogger("dramatiq").propagate = False
 
+watched = watch(app, "actors")
 shift = Shift(app)
-broker = open_broker(app.settings.broker_url, [shift, Tally(shift, app.context.monotonic)])
+if watched is not None:
+    watched.expose(shift.pulse, ports=PORTS)
+middleware = [shift, Tally(shift, app.context)]
+broker = open_broker(app.settings.broker_url, middleware, dropped=count_dropped)
 dramatiq.set_broker(broker)
 for one in QUEUES:
     dramatiq.actor(

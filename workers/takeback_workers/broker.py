@@ -8,8 +8,9 @@ a consumer nor comes again. Every wait for a server is bounded.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -45,11 +46,17 @@ _UNREADABLE = (DecodeError, AttributeError, LookupError, TypeError, ValueError)
 """What a message does to a consumer that is no message, or one of other types than dramatiq's."""
 
 
-def open_broker(url: str, middleware: Sequence[Middleware] = ()) -> _Redis | _Rabbit:
+Dropped = Callable[[str], object]
+"""Is told the queue of each message that was dropped, since it is no wake-up."""
+
+
+def open_broker(
+    url: str, middleware: Sequence[Middleware] = (), *, dropped: Dropped = str
+) -> _Redis | _Rabbit:
     """The broker at ``url``; nothing is connected before it is used."""
     if urllib.parse.urlsplit(url).scheme.startswith("redis"):
-        return _Redis(url, middleware)
-    return _Rabbit(url, middleware)
+        return _Redis(url, middleware, dropped)
+    return _Rabbit(url, middleware, dropped)
 
 
 class Post:
@@ -106,10 +113,11 @@ def translated() -> Iterator[None]:
 class _Redis(RedisBroker):
     """Redis, under a namespace of ours, with consumers that nothing breaks."""
 
-    def __init__(self, url: str, middleware: Sequence[Middleware]) -> None:
+    def __init__(self, url: str, middleware: Sequence[Middleware], dropped: Dropped) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
             client=_client(url), middleware=list(middleware), namespace=NAMESPACE
         )
+        self._dropped = dropped
 
     def prepare(self, queues: Collection[str]) -> None:
         """Nothing to be done: a queue is there with its first message."""
@@ -124,7 +132,7 @@ class _Redis(RedisBroker):
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """A consumer of ``queue_name`` that hands on wake-ups alone."""
         inner = super().consume(queue_name, prefetch, min(timeout, POLL_MS_MAX))
-        return _Guard(inner, queue_name, _is_kept_wake_up, self._forget)
+        return _Guard(inner, queue_name, _is_kept_wake_up, self._forget, self._dropped)
 
     def _forget(self, queue: str, message: MessageProxy | None) -> None:
         """Takes whatever is no wake-up out of what this process has in hand.
@@ -144,8 +152,9 @@ class _Rabbit(RabbitmqBroker):
     It confirms batches and not each message, which would wait for its disk a hundred times.
     """
 
-    def __init__(self, url: str, middleware: Sequence[Middleware]) -> None:
+    def __init__(self, url: str, middleware: Sequence[Middleware], dropped: Dropped) -> None:
         super().__init__(middleware=list(middleware))
+        self._dropped = dropped
         self.parameters = _parameters(url)
 
     def prepare(self, queues: Collection[str]) -> None:
@@ -165,14 +174,28 @@ class _Rabbit(RabbitmqBroker):
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """A consumer of ``queue_name`` that hands on wake-ups alone."""
-        inner = super().consume(queue_name, prefetch, timeout)
+        inner: Any = super().consume(queue_name, prefetch, timeout)
+        inner.iterator = _telling(inner.iterator, partial(self._dropped, queue_name))
 
         def forget(queue: str, message: MessageProxy | None) -> None:
             # What can't be read at all is rejected already.
             if message is not None:
                 inner.ack(message)
 
-        return _Guard(inner, queue_name, is_wake_up, forget)
+        return _Guard(inner, queue_name, is_wake_up, forget, self._dropped)
+
+
+def _telling(messages: Iterable[Any], dropped: Callable[[], object]) -> Iterator[Any]:
+    """The same; ``dropped`` is told of each that dramatiq, which says so to nobody, puts aside."""
+    for method, properties, body in messages:
+        if method is not None:
+            try:
+                Message.decode(body)
+            except DecodeError:
+                dropped()
+            except _UNREADABLE:
+                pass  # it is handed on, and dropped by the guard
+        yield method, properties, body
 
 
 class _Guard(Consumer):
@@ -184,11 +207,13 @@ class _Guard(Consumer):
         queue: str,
         is_ours: Callable[[Any, str], bool],
         forget: Callable[[str, MessageProxy | None], None],
+        dropped: Dropped,
     ) -> None:
         self._inner = inner
         self._queue = queue
         self._is_ours = is_ours
         self._forget = forget
+        self._dropped = dropped
 
     def __next__(self) -> MessageProxy | None:
         message: MessageProxy | None = None
@@ -200,6 +225,7 @@ class _Guard(Consumer):
         except _UNREADABLE as problem:
             shown = repr(getattr(problem, "data", problem))
         logger.error("no_wake_up", queue=self._queue, dropped=shown[:SHOWN_MAX])
+        self._dropped(self._queue)
         self._forget(self._queue, message)
         return None
 

@@ -19,12 +19,16 @@ from dramatiq.broker import MessageProxy
 from dramatiq.middleware import Middleware
 
 from takeback import Takeback
+from takeback.client.context import Context
 from takeback.dispatch.pace import check_pace
+from takeback.dispatch.pulse import Pulse
 from takeback.dispatch.responder import Responder
 from takeback.dispatch.work import Identity
 from takeback.log import logger
+from takeback.meter import Count, Meter
 from takeback.model.errors import BrokerUnavailable
 from takeback_workers.broker import translated
+from takeback_workers.wake_up import word_of
 
 STOP_SECONDS_MAX = 6.0
 """How long a stop waits for attempts: dramatiq needs seconds of its own to notice and to leave."""
@@ -57,6 +61,10 @@ class Shift(Middleware):
         """As ``Responder.carry_out``; waits for the shift to begin."""
         self._has_begun.wait(START_SECONDS_MAX)
         return self._responder is not None and self._responder.carry_out(wanted)
+
+    def pulse(self) -> Pulse | None:
+        """How it is; None before its worker has begun."""
+        return self._responder.pulse() if self._responder else None
 
     @property
     def claimed(self) -> int:
@@ -115,16 +123,17 @@ class Shift(Middleware):
 
 
 class Tally(Middleware):
-    """Counts wake-ups and what came of them, for the log."""
+    """Counts wake-ups and what came of them, for the log and for whoever watches."""
 
-    def __init__(self, shift: Shift, monotonic: Any) -> None:
+    def __init__(self, shift: Shift, context: Context) -> None:
         self._shift = shift
-        self._monotonic = monotonic
+        self._meter = context.meter
+        self._monotonic = context.monotonic
         self._lock = threading.Lock()
         self._handled = 0
         self._broken = 0
         self._said = 0
-        self._say_at = monotonic() + TALLY_SECONDS
+        self._say_at = self._monotonic() + TALLY_SECONDS
 
     def after_process_message(
         self,
@@ -135,6 +144,8 @@ class Tally(Middleware):
         exception: BaseException | None = None,
     ) -> None:
         """One more."""
+        if self._meter is not None:
+            self._meter.add(Count.WAKE_UPS_RECEIVED, word_of(message.queue_name))
         with self._lock:
             self._handled += 1
             self._broken += exception is not None
@@ -159,10 +170,12 @@ class Tally(Middleware):
             )
 
 
-def pass_on(broker: Broker, message: Message[None]) -> None:
+def pass_on(broker: Broker, message: Message[None], meter: Meter | None = None) -> None:
     """Puts a wake-up back for others. Where the broker is away, the ticker finds what it named."""
     try:
         with translated():
             broker.enqueue(message)
+        if meter is not None:
+            meter.add(Count.WAKE_UPS_PASSED_ON, word_of(message.queue_name))
     except BrokerUnavailable as problem:
         logger.warning("wake_up_not_passed_on", code=problem.code)

@@ -16,23 +16,26 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from takeback import Takeback, log
 from takeback.declare import HIGH, LOW, NORMAL, Priority
 from takeback.dispatch.dispatcher import Dispatcher
-from takeback.dispatch.pulse import PULSE_SECONDS
+from takeback.dispatch.pulse import PULSE_SECONDS, Pulse
 from takeback.dispatch.responder import FAULTS
 from takeback.dispatch.sweep import Sweep
 from takeback.dispatch.trouble import Troubles
 from takeback.dispatch.work import Identity
-from takeback.dispatch.worker import SWEEP_SECONDS
+from takeback.dispatch.worker import SWEEP_SECONDS, Worker
 from takeback.ledger.claiming import Agenda, Due
 from takeback.log import logger
+from takeback.meter import Count
 from takeback.model import errors
-from takeback.process import NO_LEDGER, bound_memory, stoppable
+from takeback.process import NO_LEDGER, bound_memory, stoppable, watch
 from takeback_workers.broker import NO_BROKER, Post
+from takeback_workers.wake_up import QUEUES
 
 WINDOW = 1000
 """So many wake-ups of a kind may wait at once: more would only grow old, or be lost together."""
@@ -134,6 +137,23 @@ class Ticker:
         self._probe_at = self._monotonic()
         self._away_since: float | None = None
         self._troubles = Troubles()
+        self._turns = 0
+        self._succeeded_at = self._monotonic()
+        self._stand_in: Worker | None = None
+
+    def pulse(self) -> Pulse:
+        """How it is, or the worker that stands in; may be asked by any thread."""
+        if (stand_in := self._stand_in) is not None:
+            return stand_in.pulse()
+        return Pulse(
+            turns=self._turns,
+            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
+            busy=0,
+            open=0,
+            abandoned=self.ticked.abandoned + self._sweep.abandoned,
+            performed=self.ticked.performed,
+            taken_over=self.ticked.taken_over,
+        )
 
     def run(self) -> Ticked:
         """Wakes until it is told to stop. A database or a broker that is away is waited for.
@@ -166,6 +186,8 @@ class Ticker:
             self._sleep(self._troubles.pause())
         else:
             self._troubles.end()
+            self._turns += 1
+            self._succeeded_at = self._monotonic()
             self._say_pulse()
 
     def _say_pulse(self) -> None:
@@ -232,6 +254,9 @@ class Ticker:
             version=one.version, times=times, at=self._monotonic()
         )
         self.ticked.published += 1
+        if self._app.context.meter is not None:
+            queue = QUEUES[priority_of(one)]
+            self._app.context.meter.add(Count.WAKE_UPS_SENT, queue)
 
     def _unpublished(self, due: Sequence[Due]) -> list[Due]:
         """What is due at a version that nobody was woken for."""
@@ -269,7 +294,11 @@ class Ticker:
             return
         logger.warning("ticker_stands_in", worker=self._name)
         worker = self._app.worker(name=self._name, sleep=self._sleep, stopping=self._is_relieved)
-        tally = worker.run()
+        self._stand_in = worker
+        try:
+            tally = worker.run()
+        finally:
+            self._stand_in = None
         self.ticked.abandoned += worker.abandoned
         self.ticked.performed += tally.performed
         self.ticked.taken_over += tally.taken_over
@@ -292,8 +321,9 @@ def _patience(length: int) -> float:
     return AGAIN_SECONDS_BEHIND if length else AGAIN_SECONDS
 
 
-def tick(app: Takeback, *, stand_in: bool) -> Ticked:
-    """Runs a ticker until a signal stops it, and closes ``app``.
+def tick(app: Takeback, *, stand_in: bool, metrics: str | None = None) -> Ticked:
+    """Runs a ticker until a signal stops it, and closes ``app``. ``metrics`` is in place of the
+    setting: where it serves them.
 
     Raises InvalidSettings without a broker, and DatabaseUnavailable or BrokerUnavailable when one
     of them can't be used at the start; what goes away later is waited for.
@@ -304,11 +334,12 @@ def tick(app: Takeback, *, stand_in: bool) -> Ticked:
         raise errors.InvalidSettings(NO_BROKER)
     post = Post(url, app.settings.tenant)
     name = f"{socket.gethostname()}:{os.getpid()}"
-    with stoppable() as stop:
+    with stoppable() as stop, ExitStack() as stack:
         try:
             if app.health().revision is None:
                 raise errors.DatabaseUnavailable(NO_LEDGER)
             post.lengths()
+            watched = watch(app, "ticker", metrics)
             # It sweeps, so it runs handlers' find; and one that stands in whatever a worker runs.
             bound_memory(app.settings.memory_mb)
             ticker = Ticker(
@@ -320,6 +351,8 @@ def tick(app: Takeback, *, stand_in: bool) -> Ticked:
                 monotonic=app.context.monotonic,
                 stands_in=stand_in,
             )
+            if watched is not None:
+                stack.enter_context(watched.expose(ticker.pulse))
             logger.info("ticker_started", ticker=name, stands_in=stand_in)
             ticked = ticker.run()
             logger.info("ticker_stopped", ticker=name, published=ticked.published)

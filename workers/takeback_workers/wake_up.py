@@ -42,6 +42,15 @@ def queue_of(tenant: str, priority: Priority) -> str:
     return f"{NAMESPACE}.{legible}.{QUEUES[priority]}"
 
 
+def word_of(queue: str) -> str:
+    """Which of our queues it is, whatever tenant it is of.
+
+    >>> word_of(queue_of("default", HIGH))
+    'high'
+    """
+    return queue.rpartition(".")[2]
+
+
 def actor_of(priority: Priority) -> str:
     """The name of the actor that a queue's messages are for."""
     return f"{NAMESPACE}_wake_{QUEUES[priority]}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from takeback.cli.failure import SHOWN_MAX, Usage
+from takeback.settings import listening
 
 ARGUMENTS_BYTES_MAX = 1_000_000
 """No tool wants more: what is this large is a file by mistake."""
@@ -140,6 +141,25 @@ def number_within(option: str, low: int, high: int) -> Callable[[str | int], int
         raise Usage(f"{option} is {_shown(text)}; expected a whole number from {low} to {high}")
 
     return number
+
+
+def address_of(option: str) -> Callable[[str], str]:
+    """Reads the address behind an option; raises Usage when nobody can listen at it.
+
+    >>> address_of("--metrics")("0.0.0.0:9464")
+    '0.0.0.0:9464'
+    """
+
+    def address(given: str) -> str:
+        try:
+            listening(given)
+        except ValueError:
+            raise Usage(
+                f"{option} is {_shown(given)}; expected HOST:PORT or a port, such as 127.0.0.1:9464"
+            ) from None
+        return given
+
+    return address
 
 
 def one_of(option: str, words: Sequence[str]) -> Callable[[str], str]:

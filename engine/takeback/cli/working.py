@@ -10,7 +10,7 @@ from takeback.cli.door import SHOP, Door, door_of
 from takeback.cli.failure import DONE, REFUSED, Failure
 from takeback.cli.foreign import Foreign
 from takeback.cli.sheet import field
-from takeback.cli.typed import number_within
+from takeback.cli.typed import address_of, number_within
 
 if TYPE_CHECKING:
     from takeback.process import Worked
@@ -31,8 +31,19 @@ Concurrency = Annotated[
 ]
 
 
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        parser=address_of("--metrics"),
+        help="Serve metrics there, or at a port of this machine alone; not served if not said.",
+    ),
+]
+
+
 def worker(
     context: typer.Context,
+    *,
     drain: Annotated[
         bool, typer.Option("--drain", help="Stop when nothing is due and nothing executing.")
     ] = False,
@@ -49,6 +60,7 @@ def worker(
             help="As much memory as its process may have, in place of the setting.",
         ),
     ] = None,
+    metrics: Metrics = None,
 ) -> int:
     """Carry out what is due, of the tenant that is set.
 
@@ -65,6 +77,7 @@ def worker(
         concurrency=concurrency,
         all_tenants=all_tenants,
         memory_mb=memory_mb,
+        metrics=metrics,
     )
     return _ended(door, worked)
 
@@ -75,6 +88,7 @@ def ticker(
         bool,
         typer.Option("--stand-in", help="Carry out what is due while the broker is away."),
     ] = False,
+    metrics: Metrics = None,
 ) -> int:
     """Wake the workers of a broker for whatever falls due.
 
@@ -85,7 +99,7 @@ def ticker(
     from takeback import process
 
     door = door_of(context)
-    ticked = process.workers("ticker").tick(door.app(), stand_in=stand_in)
+    ticked = process.workers("ticker").tick(door.app(), stand_in=stand_in, metrics=metrics)
     door.threads_abandoned = ticked.abandoned
     counts = {
         "published": ticked.published,

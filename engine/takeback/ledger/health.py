@@ -171,12 +171,13 @@ def look(tx: Tx) -> Health:
         revision=rows[0][0] if rows else None,
         queue=_queue(tx) if rows else None,
         faults=count_recent(tx) if keeps_faults else None,
-        lanes=_lanes(tx) if keeps_lanes else (),
+        lanes=lanes(tx, counted_max=COUNTED_MAX) if keeps_lanes else (),
     )
 
 
-def _lanes(tx: Tx) -> tuple[LaneHealth, ...]:
-    rows = tx.rows(LANES, {"counted_max": COUNTED_MAX, "lanes_max": LANES_MAX})
+def lanes(tx: Tx, *, counted_max: int) -> tuple[LaneHealth, ...]:
+    """The connectors by name; of each no more than ``counted_max`` intents are counted."""
+    rows = tx.rows(LANES, {"counted_max": counted_max, "lanes_max": LANES_MAX})
     return tuple(LaneHealth(lane=lane_of(row), in_flight=row[-2], due=row[-1]) for row in rows)
 
 
