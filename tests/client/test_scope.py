@@ -1,14 +1,20 @@
 """How far a key reaches: for ever, within a run, for a while, or as long as the effect stands."""
 
+from dataclasses import replace
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from takeback import Rejected
+from takeback.declare import Approval, Key, Read, window
+from tests.client.catalog import CATALOG
 from tests.client.desk import Pauses
+from tests.client.every_state import CASE, FINAL, LARGE, STATES, refuse
 
 OUT = {"book": "b1", "state": "out"}
 SOMEBODY_PUTS_IT_BACK = "UPDATE desk.books SET state = 'in' WHERE id = 'b1'"
+WINDOWED = {"deliver": {"key": Key(("case",), scope=window(timedelta(hours=24)))}}
 GENERATIONS = "SELECT generation FROM takeback.intents ORDER BY generation"
 
 
@@ -70,12 +76,14 @@ def test_beyond_the_window_the_next_generation_opens(desk, holder):
     first = holder.call(desk.app, "digest", {"who": "dana"})
     holder.commit()
     desk.shift(timedelta(hours=24, seconds=1))
+    desk.work()
     second = holder.call(desk.app, "digest", {"who": "dana"})
     assert (second["replayed"], second.status) == (False, "scheduled")
     assert second.ref != first.ref
     assert holder.call(desk.app, "digest", {"who": "dana"}).ref == second.ref
     holder.commit()
     desk.shift(timedelta(hours=24, seconds=1))
+    desk.work()
     third = holder.call(desk.app, "digest", {"who": "dana"})
     holder.commit()
     assert list(desk.states()) == [first.ref, second.ref, third.ref]
@@ -85,6 +93,7 @@ def test_beyond_the_window_the_next_generation_opens(desk, holder):
 def test_two_callers_at_the_edge_of_a_window_open_one_generation(desk, callers):
     desk.app.call(None, "digest", {"who": "dana"})
     desk.shift(timedelta(hours=25))
+    desk.work()
     app = desk.make_app(pauses=Pauses())
     one, two = callers(), callers()
     opened = one.call(app, "digest", {"who": "dana"})
@@ -92,6 +101,86 @@ def test_two_callers_at_the_edge_of_a_window_open_one_generation(desk, callers):
     one.commit()
     assert two.call(app, "digest", {"who": "dana"}).ref == opened.ref
     assert generations(desk) == [0, 1]
+
+
+OVER = frozenset(name for name in STATES if name.removeprefix("purged_") in FINAL)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_beyond_the_window_only_what_is_over_is_followed_by_another(desk, name):
+    """Else both would be approved, or sent: a repeat means whatever may still come about."""
+    desk.app = desk.make_app(
+        changed={
+            tool.name: {"key": replace(tool.recipe, scope=window(timedelta(hours=1)))}
+            for tool in CATALOG
+            if not isinstance(tool.effect, Read)
+        }
+    )
+    state, bring = STATES[name]
+    tool, arguments = bring(desk)
+    before = desk.states()
+    first = next(iter(before))
+    assert before[first] == state
+    desk.shift(timedelta(hours=2))
+
+    told = desk.app.call(None, tool, arguments)
+
+    assert (told.ref != first) == (name in OVER)
+    assert told["replayed"] == (name not in OVER)
+    assert len(desk.states()) == len(before) + (name in OVER)
+
+
+def test_a_request_that_stays_open_beyond_the_window_is_approved_and_done_once(desk):
+    asks = Approval(argument="amount", over=50_000, expires=timedelta(days=7))
+    key = Key(("charge", "amount", "currency"), scope=window(timedelta(hours=24)))
+    desk.app = desk.make_app(changed={"refund": {"approval": asks, "key": key}})
+    first = desk.app.call(None, "refund", LARGE)
+    desk.shift(timedelta(hours=25))
+    second = desk.app.call(None, "refund", LARGE)
+    assert (second.ref, second.status) == (first.ref, "needs_approval")
+    for ref in desk.states():
+        desk.app.approve(None, ref, principal="mo")
+    desk.work()
+    assert [what for what, _ in desk.world.done] == ["refund"]
+    desk.shift(timedelta(hours=25))
+    assert desk.app.call(None, "refund", LARGE).ref != first.ref
+
+
+def test_what_was_made_again_is_not_tried_again(desk):
+    """Both would happen: a person is told which call came after it."""
+    desk.app = desk.make_app(changed=WINDOWED)
+    desk.case("x", refuse)
+    first = desk.app.call(None, "deliver", CASE)
+    desk.work()
+    desk.shift(timedelta(hours=25))
+    second = desk.app.call(None, "deliver", CASE)
+    told = desk.app.retry(None, first.ref, principal="mo")
+    assert (told.code, desk.state(first.ref)) == ("wrong_state", "failed")
+    assert second.ref in told.error["message"]
+    desk.work()
+    assert desk.app.retry(None, second.ref, principal="mo").status == "scheduled"
+
+
+def test_who_makes_it_again_and_who_has_it_tried_again_are_one_race(desk, callers):
+    """Whoever comes first keeps the row of what has failed; the other is told to come again."""
+    desk.app = desk.make_app(changed=WINDOWED, pauses=Pauses())
+    desk.case("x", refuse)
+    first = desk.app.call(None, "deliver", CASE)
+    desk.work()
+    desk.shift(timedelta(hours=25))
+    one = callers()
+
+    anew = one.call(desk.app, "deliver", CASE)
+    assert desk.app.retry(None, first.ref, principal="mo").code == "in_progress"
+    one.rollback()
+    assert anew.ref not in desk.states()
+
+    with psycopg.connect(desk.url) as person:
+        assert desk.app.retry(person, first.ref, principal="mo").status == "scheduled"
+        assert one.call(desk.app, "deliver", CASE).code == "in_progress"
+        one.rollback()
+    told = one.call(desk.app, "deliver", CASE)
+    assert (told.ref, told["replayed"]) == (first.ref, True)
 
 
 # ── as long as it stands ─────────────────────────────────────────────────────────────────────────

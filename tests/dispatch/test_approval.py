@@ -291,6 +291,27 @@ def test_what_affects_something_else_by_now_is_undone_and_named(bureau, observer
     assert bureau.drain() == 0 and bureau.performed == 1
 
 
+def test_what_was_undone_since_it_would_affect_something_else_can_be_called_anew(bureau, observer):
+    """Its key is not kept for ever: what was foreseen then says nothing of today."""
+    first = bureau.asked()
+    bureau.approve(None, first, principal="robin")
+    bureau.does = files("a", "b")
+    bureau.drain()
+    assert bureau.status(first).code == "preview_stale"
+
+    anew = bureau.call(None, "open_case", TO, principal="agent:clerk")
+    assert (anew.status, anew["replayed"]) == ("needs_approval", False)
+    assert bureau.call(None, "open_case", TO, principal="agent:clerk").ref == anew.ref
+    assert bureau.retry(None, first, principal="robin").code == "wrong_state"
+    bureau.approve(None, anew.ref, principal="robin")
+    bureau.drain()
+
+    assert (bureau.state(anew.ref), bureau.state(first)) == ("succeeded", "failed")
+    assert cases(observer) == 2
+    assert bureau.call(None, "open_case", TO, principal="agent:clerk").ref == anew.ref
+    assert bureau.verify().problems == ()
+
+
 @pytest.mark.parametrize("name", ["arguments", "affected"])
 def test_a_body_that_is_altered_is_not_approved_and_not_performed(bureau, observer, name):
     ref = asked_with(bureau, "a")

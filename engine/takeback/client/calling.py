@@ -32,7 +32,7 @@ from takeback.client.refusing import (
     refuse_read,
     refuse_tool,
 )
-from takeback.client.repeating import after_twin, require_first
+from takeback.client.repeating import after_twin, in_generation, keeps, require_first
 from takeback.client.request import Request, Terms, prepare
 from takeback.client.waiting import look_at_others, require_no_cycle
 from takeback.declare import Local, Read
@@ -200,6 +200,9 @@ def _record(
     With ``rejected`` it was performed already, and that is what came of it.
     """
     for _ in range(len(BUSY_PAUSES) + RECORDINGS_MAX):
+        if request.follows is not None and not keeps(tx, request.follows):
+            _pause(context, request, pauses)
+            request = in_generation(request, request.follows.generation, after=None)
         recording = record(
             tx,
             context.tenant,
@@ -213,13 +216,7 @@ def _record(
             case Recording(answer="recorded", minted=Minted() as minted):
                 return _carry_on(context, tx, request, minted, rejected)
             case Recording(answer="busy"):
-                pause = next(pauses, None)
-                if pause is None:
-                    raise errors.InProgress(
-                        f"an equal {request.bound.name} is being recorded by somebody else "
-                        "at this moment; call again and you get its answer"
-                    )
-                context.pause(pause)
+                _pause(context, request, pauses)
             case _:
                 twin = _twin(context, tx, request, recording)
                 if twin is None:
@@ -231,6 +228,16 @@ def _record(
                     return told
                 request = told
     raise errors.InProgress("others record equal calls faster than this one can; call again")
+
+
+def _pause(context: Context, request: Request, pauses: Iterator[float]) -> None:
+    pause = next(pauses, None)
+    if pause is None:
+        raise errors.InProgress(
+            f"an equal {request.bound.name} is being recorded by somebody else at this moment; "
+            "call again and you get its answer"
+        )
+    context.pause(pause)
 
 
 def _twin(context: Context, tx: Tx, request: Request, recording: Recording) -> reading.Entry | None:

@@ -3,7 +3,11 @@
 the same call             its intent as it is now, replayed
 other arguments outside   replayed with ``differs``, or a conflict, as the row says
 repeat_of                 a call of its own, of an equal one that was made before
-a new generation          the row's window is over, or what it set no longer stands
+a new generation          the row's window is over, what it set no longer stands, or what a person
+                          had approved would have affected something else and was undone
+
+A new generation follows one that is over. Over is also what has failed, and a person may have that
+tried again: so who opens one keeps the other's row until the end of its transaction (``keeps``).
 """
 
 from __future__ import annotations
@@ -21,12 +25,13 @@ from takeback.client.refusing import refuse_conflict
 from takeback.client.request import Request
 from takeback.declare import DIFFERS, WHILE_STANDING, Local, OnDifference, Tool
 from takeback.declare.tool import ScopeKind
+from takeback.ledger.locking import lock_free
 from takeback.ledger.reading import Entry, read_twin
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.arguments import Difference, differences, revive
 from takeback.model.envelope import Envelope, Replay, answer, is_safe_to_repeat
-from takeback.model.intent import Intent
+from takeback.model.intent import Intent, is_unsettled, left_no_trace
 from takeback.model.key import derive_key
 from takeback.model.moment import iso
 from takeback.model.ruling import steps_for
@@ -43,14 +48,24 @@ def after_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | Request:
     told = _answer_twin(tx, request, twin)
     if told is not None:
         return told
-    generation = twin.intent.generation + 1
-    return replace(request, event=replace(request.event, generation=generation))
+    return in_generation(request, twin.intent.generation + 1, after=twin.intent)
+
+
+def in_generation(request: Request, generation: int, *, after: Intent | None) -> Request:
+    """The request as that generation of its key, the one after ``after``."""
+    event = replace(request.event, generation=generation)
+    return replace(request, event=event, follows=after)
+
+
+def keeps(tx: Tx, first: Intent) -> bool:
+    """Whether ``first`` is still as it was read, and stays so until the transaction ends."""
+    return any(taken.intent.version == first.version for taken in lock_free(tx, [first]))
 
 
 def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     tool = request.bound.tool
     first = twin.intent
-    if _is_over(tool, twin):
+    if _is_over(tool, twin) or _was_stale(twin):
         return None
     stands = True
     if isinstance(tool.effect, Local) and tool.effect.repeats is WHILE_STANDING:
@@ -133,7 +148,16 @@ def _is_over(tool: Tool, twin: Entry) -> bool:
     scope = tool.recipe.scope
     if scope.kind is not ScopeKind.WINDOW or scope.length is None:
         return False
-    return twin.now - twin.intent.recorded_at > scope.length
+    return not is_unsettled(twin.intent) and twin.now - twin.intent.recorded_at > scope.length
+
+
+def _was_stale(twin: Entry) -> bool:
+    """Whether it was undone because the world had changed since a person approved it.
+
+    That says nothing of the world of today: it is called, and asked about, anew.
+    """
+    stored = twin.bodies.get("error") or {}
+    return left_no_trace(twin.intent) and stored.get("code") == errors.PreviewStale.code
 
 
 def _is_quiet(effect: Local, request: Request, twin: Entry) -> bool:

@@ -20,6 +20,7 @@ from takeback.model.arguments import Arguments, validate
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import record as decide_recording
 from takeback.model.event import Recorded
+from takeback.model.intent import Intent
 from takeback.model.key import IdempotencyKey, canonical_bytes, derive_key, derive_ordering
 from takeback.model.policy import Proposal
 from takeback.model.ref import ENTROPY_BYTES, make_ref, normalise
@@ -50,7 +51,8 @@ class Request:
 
     ``former_keys`` are the keys that earlier recipes of the row give it, ``asked`` whom to ask
     first, ``affected`` a salt and the body of what it was foreseen to affect, ``rows`` how many
-    things that are, as far as it is known. ``is_limited``: limits count it.
+    things that are, as far as it is known. ``is_limited``: limits count it. ``follows`` is what its
+    generation comes after.
     """
 
     bound: Bound
@@ -67,6 +69,7 @@ class Request:
     affected: tuple[bytes, str] | None = None
     rows: int | None = None
     is_limited: bool = False
+    follows: Intent | None = None
 
     @property
     def is_plain(self) -> bool:

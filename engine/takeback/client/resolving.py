@@ -32,7 +32,7 @@ from takeback.client.refusing import refuse, refuse_arguments
 from takeback.client.ruling import lock_patiently, require_person, ruling_violations
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.locking import Taken
-from takeback.ledger.reading import Entry, history
+from takeback.ledger.reading import Entry, history, read_by_key
 from takeback.ledger.transaction import Tx
 from takeback.model import command as commands
 from takeback.model import errors
@@ -188,6 +188,7 @@ def _write(
 ) -> Envelope:
     taken, originals = rows[0], rows[1:]
     _require_state(ruling, taken.intent)
+    _require_latest(tx, ruling, taken.intent)
     command, bodies = _command(context, ruling, entry, taken)
     stopped = _stopped(ruling, taken)
     decided = [
@@ -315,6 +316,20 @@ def _require_state(ruling: _Ruling, intent: Intent) -> None:
         )
     if not is_open(ruling.word, intent):
         raise errors.WrongState(what_it_is(intent), alternatives=steps_for(intent))
+
+
+def _require_latest(tx: Tx, ruling: _Ruling, intent: Intent) -> None:
+    """What an equal call was made after is not tried again: both would happen.
+
+    Asked once the row is locked: who makes that call holds it (``takeback.client.repeating``).
+    """
+    if ruling.word != "retried":
+        return
+    latest = read_by_key(tx, intent.tenant, intent.key)
+    if latest is not None and latest.intent.generation > intent.generation:
+        raise errors.WrongState(
+            f"{intent.ref} is over, and the same call was made again since: see {latest.intent.ref}"
+        )
 
 
 def _tell(

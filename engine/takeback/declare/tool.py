@@ -75,6 +75,8 @@ RUN = Scope(kind=ScopeKind.RUN)
 def window(length: timedelta) -> Scope:
     """A scope in which an equal call is a repeat for ``length`` after the first one.
 
+    Longer while the first may still come about: held, in doubt, or waiting for a person.
+
     >>> window(timedelta(hours=24)).length
     datetime.timedelta(days=1)
     """

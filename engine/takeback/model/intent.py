@@ -240,6 +240,15 @@ def waited_in_vain(intent: Intent) -> bool:
     return is_cancelled and intent.taken_back_by is None
 
 
+def is_unsettled(intent: Intent) -> bool:
+    """Whether it may still come about, or may have: an equal call is a repeat of it then, however
+    long ago it was made.
+    """
+    state = intent.last_word or intent.state
+    has_happened = state in (State.SUCCEEDED, State.RESTORED, State.RESTORE_FAILED)
+    return state not in FINAL or (not has_happened and may_have_happened(intent))
+
+
 def left_no_trace(intent: Intent) -> bool:
     """Whether it has failed, and no attempt of it may have done anything."""
     untouched = not intent.attempts_unknown and not intent.contradicted
