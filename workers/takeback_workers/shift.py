@@ -11,7 +11,9 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dramatiq import Broker, Message
@@ -37,6 +39,16 @@ FORCE_SECONDS = 8.0
 """Whatever a process is stuck in, it is gone so long after it began to stop. While its broker is
 away dramatiq tries for ten minutes to acknowledge what was done."""
 
+SAME_SECONDS = 1.0
+"""A second signal so soon is the same stop: a process manager tells every process of a group, and
+dramatiq tells its own once more. One that comes later ends the process at once."""
+
+KILLED = 3
+"""The exit code that dramatiq gives to who was told twice."""
+
+STOPPING = (signal.SIGTERM, signal.SIGHUP)
+"""What dramatiq's processes stop on; it sends them a SIGTERM where it is sent a SIGINT itself."""
+
 LEAVE_SECONDS = 2.0
 START_SECONDS_MAX = 30.0
 TALLY_SECONDS = 60.0
@@ -54,6 +66,7 @@ class Shift(Middleware):
         self._responder: Responder | None = None
         self._thread: threading.Thread | None = None
         self._has_begun = threading.Event()
+        self._told_at: float | None = None
         self._is_ending = False
         self._has_failed = False
 
@@ -73,6 +86,7 @@ class Shift(Middleware):
 
     def after_worker_boot(self, broker: Broker, worker: Any) -> None:
         """As many attempts beside each other as dramatiq has threads that wait for them."""
+        self._heed_signals()
         pace = replace(self._pace, concurrency=worker.worker_threads)
         name = f"{socket.gethostname()}:{os.getpid()}"
         context = self._app.context
@@ -98,6 +112,23 @@ class Shift(Middleware):
         logger.info("actors_stopped", abandoned=self._responder.abandoned)
         if self._responder.abandoned or self._has_failed:
             self._leave_after(LEAVE_SECONDS)
+
+    def _heed_signals(self) -> None:
+        """Stands before dramatiq's own, which would leave without a stop when it is told twice, and
+        without an end where an attempt hangs.
+        """
+        for number in STOPPING:
+            former = signal.getsignal(number)
+            if callable(former):
+                signal.signal(number, partial(self._told, former))
+
+    def _told(self, former: Callable[[int, Any], object], number: int, frame: Any) -> None:
+        now = self._app.context.monotonic()
+        if self._told_at is None:
+            self._told_at = now
+            former(number, frame)
+        elif now - self._told_at >= SAME_SECONDS:
+            os._exit(KILLED)
 
     def _leave_after(self, seconds: float) -> None:
         leaving = threading.Timer(seconds, self._leave)
