@@ -45,6 +45,7 @@ from takeback.ledger.database import ANSWER_SECONDS_MAX, Database
 from takeback.ledger.faults import Fault
 from takeback.ledger.health import Health, look
 from takeback.ledger.reading import Stored, refs_of
+from takeback.ledger.remainder import Remainder, read_remainder, sign_of_workers
 from takeback.ledger.sqlstate import translated
 from takeback.ledger.transaction import Tx
 from takeback.meter import Meter
@@ -345,6 +346,19 @@ class Desk:
         """
         with self.context.database.statements() as tx:
             return read_backlog(tx)
+
+    def remainder(self, *, all_tenants: bool = False) -> Remainder:
+        """What is not over, by what it waits for. Raises DatabaseUnavailable."""
+        tenant = None if all_tenants else self.settings.tenant
+        with self.context.database.statements() as tx:
+            return read_remainder(tx, tenant)
+
+    def worker_seen_seconds(self) -> float | None:
+        """How long ago any worker claimed, began or put off something, as far as the newest events
+        tell; None where they tell of nothing. Raises DatabaseUnavailable.
+        """
+        with self.context.database.statements() as tx:
+            return sign_of_workers(tx)
 
     def unfound(self) -> Sequence[Unfound]:
         """The tools whose newest intents no recipe of the catalog's keys leads to any more.

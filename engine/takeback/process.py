@@ -27,6 +27,7 @@ from takeback import log
 from takeback import settings as settings_room
 from takeback.app import Takeback
 from takeback.dispatch.pulse import Pulse
+from takeback.ledger.remainder import Remainder
 from takeback.log import logger
 from takeback.meter import Meter
 from takeback.model import errors
@@ -170,14 +171,20 @@ def workers(module: str) -> Any:
 class Worked:
     """What a worker's process has done.
 
-    ``abandoned`` threads are still busy and can't be ended. ``exhausted``: it was told nothing, and
+    Of its attempts ``performed`` have succeeded and ``deferred`` are tried again later.
+    ``abandoned`` threads are still busy and can't be ended. ``left`` is what a drain has left; None
+    where it can't be seen, or was none. ``exhausted``: it was told nothing, and
     ended because of them; another process is rid of them.
     """
 
     performed: int
+    failed: int
+    deferred: int
+    in_doubt: int
     taken_over: int
     abandoned: int
     exhausted: bool
+    left: Remainder | None = None
 
 
 def work(
@@ -216,9 +223,13 @@ def work(
             tally = worker.run(drain=drain)
             worked = Worked(
                 performed=tally.performed,
+                failed=tally.failed,
+                deferred=tally.deferred,
+                in_doubt=tally.in_doubt,
                 taken_over=tally.taken_over,
                 abandoned=worker.abandoned,
                 exhausted=not drain and not stop.asked(),
+                left=_left(app, all_tenants=all_tenants) if drain else None,
             )
             logger.info(
                 "worker_stopped",
@@ -267,6 +278,13 @@ def watch(app: Takeback, process: str, where: str | None = None) -> Watch | None
     if found is None:
         return None
     return Watch(app=app, process=process, where=found, meter=app.metered())
+
+
+def _left(app: Takeback, *, all_tenants: bool) -> Remainder | None:
+    """What there still is; a database that has gone away is not waited for."""
+    with suppress(errors.Unavailable):
+        return app.remainder(all_tenants=all_tenants)
+    return None
 
 
 def bound_memory(megabytes: int | None) -> None:

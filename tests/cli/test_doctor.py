@@ -200,11 +200,61 @@ def test_a_connector_that_an_outage_pauses_says_why_nothing_leaves(
     (one,) = said.document["connectors"]
     assert (one["connector"], one["in_flight"], one["due"], one["failures"]) == ("belfry", 0, 1, 7)
     assert one["paused_until"] and not one["is_probing"] and 0 <= one["tokens"] <= 250
-    (why,) = [note for note in said.document["notes"] if "belfry" in note]
+    (why,) = said.document["attention"]
     assert "7 attempts in a row were not answered; 1 due wait, a probe follows at" in why
-    assert any("may wait for a connector that is paused" in n for n in said.document["notes"])
+    assert "`takeback connectors resume belfry`" in why
+    assert said.document["queue"]["remainder"]["paused"]["count"] == 1
+    assert kiosk("doctor").out.splitlines()[-2] == "nothing is broken, and 1 to see to:"
     (line,) = [line for line in kiosk("doctor").out.splitlines() if line.startswith("  belfry")]
     assert "paused until" in line
+
+
+def test_behind_a_freeze_nothing_is_overdue_and_the_way_on_is_said(
+    kiosk: Terminal, database_url: str
+):
+    kiosk.ref(*call("ring", bell="a"))
+    kiosk("freeze", "--tool", "ring", "--reason", "too loud", "--principal", "dana")
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE takeback.intents SET due_at = due_at - interval '2 minutes'")
+    said = kiosk("doctor", "--json")
+    assert (said.exit, said.document["problems"]) == (0, [])
+    freeze, waiting = said.document["attention"]
+    assert freeze.startswith("frozen: tool ring, tenant default: since ")
+    assert "next: `takeback thaw --tool ring --reason '...'`" in freeze
+    assert waiting.startswith("1 frozen, the oldest due since ")
+    # Another freeze hides nothing of what no worker takes.
+    kiosk.ref(*call("give", amount=1))
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "UPDATE takeback.intents SET due_at = takeback.now() - interval '3 minutes'"
+            " WHERE tool = 'give'"
+        )
+    (problem,) = kiosk("doctor", "--json").document["problems"]
+    assert problem.startswith("1 due, the oldest for 0:03:0")
+    assert "no worker was seen lately" in problem
+
+
+def test_workers_that_are_seen_and_do_not_come_to_it_are_behind(kiosk: Terminal, database_url: str):
+    kiosk.ref(*call("ring", bell="a"))
+    kiosk("worker", "--drain")
+    kiosk.ref(*call("ring", bell="b"))
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "UPDATE takeback.intents SET due_at = due_at - interval '2 minutes'"
+            " WHERE state IN ('held', 'due')"
+        )
+    said = kiosk("doctor", "--json")
+    assert (said.exit, said.document["problems"]) == (0, [])
+    assert "workers are behind" in said.document["attention"][0]
+    assert said.document["queue"]["worker_seen_seconds"] < 60
+    assert "  workers      seen " in kiosk("doctor").out
+
+
+def test_calls_that_wait_for_a_person_are_counted_with_the_next_command(kiosk: Terminal):
+    kiosk.ref(*call("give", amount=500))
+    (said,) = kiosk("doctor", "--json").document["attention"]
+    assert said.startswith("1 for a person to approve, the oldest called at ")
+    assert "`takeback list --state awaiting_approval`" in said
 
 
 def test_what_was_left_behind_and_what_is_in_doubt_are_counted(kiosk: Terminal, database_url: str):
@@ -219,7 +269,10 @@ def test_what_was_left_behind_and_what_is_in_doubt_are_counted(kiosk: Terminal, 
     document = kiosk("doctor", "--json").document
     assert document["queue"]["expired_leases"] == 1
     assert document["queue"]["in_doubt"] == 1
-    assert len(document["notes"]) == 2
+    assert len(document["notes"]) == 1
+    (parked,) = document["attention"]
+    assert parked.startswith("1 parked, the oldest called at 2")
+    assert "next: `takeback list --state parked`" in parked
 
 
 def test_who_holds_back_the_readers_of_the_log_is_named(kiosk: Terminal, database_url: str):

@@ -28,9 +28,36 @@ def test_a_drain_carries_out_what_is_due_and_ends(kiosk: Terminal):
     held = kiosk.ref(*call("post", to="dana"))
     said = process("worker", "--drain")
     assert said.exit == 0
-    assert said.out == "carried out 1, taken over 0\n"
+    at = {one["ref"]: one["due_at"] for one in kiosk("list", "--json").document}[held]
+    left = f"left 1 held: the first falls due at {at}\n"
+    assert said.out == f"carried out 1, taken over 0\n{left}"
     assert "worker_started" in said.err
     assert states(kiosk) == {due: "succeeded", held: "held"}
+
+
+def test_a_drain_tells_apart_what_became_of_attempts_and_says_what_is_left(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch
+):
+    """Deferred, failed and in doubt are not carried out; frozen, parked and held are left."""
+    for how in ("once", "badly", "later", "never"):
+        kiosk.ref(*call("ring", bell=how, how=how))
+    kiosk.ref(*call("post", to="dana"))
+    kiosk.ref(*call("give", amount=500))
+    kiosk.ref(*call("note_down", words="frozen"))
+    kiosk("freeze", "--tool", "note_down", "--reason", "x", "--principal", "dana")
+    said = kiosk("worker", "--drain", "--json").document
+    ends = {name: said[name] for name in ("performed", "failed", "deferred", "in_doubt")}
+    assert ends == {"performed": 1, "failed": 1, "deferred": 1, "in_doubt": 1}
+    assert {wait: one["count"] for wait, one in said["left"].items()} == {
+        "held": 2,
+        "frozen": 1,
+        "awaiting_approval": 1,
+        "in_doubt": 1,
+    }
+    out = kiosk("worker", "--drain").out
+    assert out.startswith("carried out 0, taken over 0\nleft 2 held: the first falls due at ")
+    assert "left 1 frozen until a person thaws them: next: `takeback doctor`" in out
+    assert "left 1 in doubt, and asked about again" in out
 
 
 def test_a_drain_counts_for_programs_too_and_logs_elsewhere(
@@ -39,7 +66,16 @@ def test_a_drain_counts_for_programs_too_and_logs_elsewhere(
     monkeypatch.setenv("TAKEBACK_LOG", "json")
     kiosk.ref(*call("ring", bell="a"))
     said = process("--json", "worker", "--drain", "--concurrency", "1")
-    assert said.document == {"status": "done", "performed": 1, "taken_over": 0, "abandoned": 0}
+    assert said.document == {
+        "status": "done",
+        "performed": 1,
+        "failed": 0,
+        "deferred": 0,
+        "in_doubt": 0,
+        "taken_over": 0,
+        "abandoned": 0,
+        "left": {},
+    }
     logged = [json.loads(line) for line in said.err.splitlines()]
     assert [one["event"] for one in logged] == ["worker_started", "worker_stopped"]
     assert logged[0]["concurrency"] == 1

@@ -73,7 +73,7 @@ class Post(Office):
 
     def drain(self, clock: Any, name: str = "w") -> int:
         """A worker carries out what it can; waits move the clock."""
-        return self.worker_of(name, sleep=clock.advance).run(drain=True).performed
+        return self.worker_of(name, sleep=clock.advance).run(drain=True).attempts
 
 
 def refs(works: Any) -> list[str]:

@@ -61,7 +61,7 @@ class Bureau(Office):
     def drain(self, name: str = "w") -> int:
         """Carries out what is due; waits move the clock. Answers with how much that was."""
         worker = self.worker_of(name, sleep=self._wait, pace=Pace(concurrency=1))
-        return worker.run(drain=True).performed
+        return worker.run(drain=True).attempts
 
 
 @pytest.fixture

@@ -165,6 +165,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "read_log": {"after": 1, "safe": 100, "limit": 100},
     "read_many": {"tenants": [TENANT], "ids": [ID]},
     "refs_of": {"tenants": [TENANT], "ids": [ID]},
+    "remainder": {"tenant": None, "counted_max": 1000},
     "renew": {"tenants": [TENANT], "ids": [ID], "attempts": [1], "lease_us": 30_000_000},
     "record": {
         "tenant": TENANT,
@@ -210,6 +211,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "refs_like": {"tenant": TENANT, "low": "a-", "high": "a-~", "limit": 10},
     "revision": {},
     "server": {},
+    "sign_of_workers": {"looked_at": 1000, "kinds": ["intent.claimed"]},
     "snapshots": {"tenants": [TENANT], "ids": [ID]},
     "thaw": {"tenant": None, "tool": "a", "run": None, "reason": "why", "by": "dana"},
     "try_orderings": {"locks": [-7]},

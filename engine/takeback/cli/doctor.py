@@ -7,9 +7,8 @@ an app that can't be loaded the queue.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,19 +28,17 @@ SERVER_OLDEST = 150_000
 CLOCK_SECONDS_MAX = 5.0
 """Workers' clocks decide nothing; a person who reads a log beside the ledger is misled by more."""
 
-OVERDUE_SECONDS_MAX = 60.0
-"""A worker takes over within a lease, which is 30 s: what is due for longer has none."""
-
 HOLDER_SECONDS_MAX = 60.0
 NOT_SHOWN = "***"
 
 
 @dataclass(slots=True)
 class Examination:
-    """What was found: a document, what is wrong, and what is worth knowing."""
+    """What was found: a document, what is wrong, what waits for a person, what is worth knowing."""
 
     document: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    attention: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     limits: list[tuple[str, str]] = field(default_factory=list)
     away: str | None = None
@@ -165,6 +162,7 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     _lanes(app, health, found)
     if health.queue is not None:
         _queue(health.queue, found)
+        _remainder(app, found, is_current=is_current)
         _versions(app, health.queue, found)
         _keys(app, found, is_current=is_current)
 
@@ -212,14 +210,16 @@ def _faults(health: Health, found: Examination) -> None:
 
 def _brakes(app: Takeback, found: Examination, *, is_current: bool) -> None:
     """What a person has stopped, and what is left under each limit."""
-    from takeback.cli.freeze import freeze_document, freeze_line
+    from takeback.cli.freeze import freeze_document, freeze_line, thaw_command
 
     found.document |= {"freezes": [], "limits": []}
     if not is_current:
         return
     for freeze in app.freezes():
         found.document["freezes"].append(freeze_document(freeze))
-        found.notes.append(f"frozen: {freeze_line(freeze)}")
+        found.attention.append(
+            f"frozen: {freeze_line(freeze)}; next: `takeback {thaw_command(freeze)}`"
+        )
     for scope, excess in app.limits_in_use():
         document = excess.to_json()
         found.document["limits"].append({**document, "scope": scope, "used": excess.used})
@@ -237,7 +237,7 @@ def _lanes(app: Takeback, health: Health, found: Examination) -> None:
         lane_document(one, connectors, health.now) for one in health.lanes
     ]
     notes = [pause_note(one) for one in found.document["connectors"]]
-    found.notes += [note for note in notes if note is not None]
+    found.attention += [note for note in notes if note is not None]
 
 
 def _queue(queue: Queue, found: Examination) -> None:
@@ -257,27 +257,30 @@ def _queue(queue: Queue, found: Examination) -> None:
             {"pid": one.pid, "age_seconds": round(one.age_seconds, 3)} for one in queue.holders
         ],
     }
-    if (queue.overdue_seconds or 0) > OVERDUE_SECONDS_MAX:
-        overdue = timedelta(seconds=round(queue.overdue_seconds or 0))
-        said = f"the oldest intent has been due for {overdue}"
-        if found.document["freezes"]:
-            found.notes.append(f"{said}; it may be frozen: next: `takeback thaw`")
-        elif any(one["paused_until"] for one in found.document["connectors"]):
-            found.notes.append(f"{said}; it may wait for a connector that is paused")
-        else:
-            found.problems.append(
-                f"{said}; expected a worker that takes it: next: `takeback worker`"
-            )
     if queue.expired_leases:
         found.notes.append(f"{queue.expired_leases} were left by a worker; the next takes over")
-    if in_doubt:
-        found.notes.append(f"{in_doubt} in doubt: nobody knows yet whether they happened")
     for holder in queue.holders:
         if holder.age_seconds > HOLDER_SECONDS_MAX:
             found.notes.append(
                 f"database process {holder.pid} has kept a recording transaction open for "
                 f"{holder.age_seconds:.0f} s: readers of the log wait for it"
             )
+
+
+def _remainder(app: Takeback, found: Examination, *, is_current: bool) -> None:
+    """What waits for whom, and whether there is a sign of workers."""
+    from takeback.cli.remainder import remainder_document, to_see_to, untaken
+
+    queue = found.document["queue"] | {"remainder": {}, "worker_seen_seconds": None}
+    found.document["queue"] = queue
+    if not is_current:
+        return
+    remainder, seen_seconds = app.remainder(all_tenants=True), app.worker_seen_seconds()
+    queue |= {"remainder": remainder_document(remainder), "worker_seen_seconds": seen_seconds}
+    found.attention += to_see_to(remainder)
+    said, is_taken = untaken(remainder, seen_seconds)
+    if said:
+        (found.attention if is_taken else found.problems).append(said)
 
 
 def _versions(app: Takeback, queue: Queue, found: Examination) -> None:
@@ -369,7 +372,11 @@ def _limits(app: Takeback, found: Examination) -> None:
 
 
 def _told(door: Door, found: Examination) -> int:
-    found.document |= {"problems": found.problems, "notes": found.notes}
+    found.document |= {
+        "problems": found.problems,
+        "attention": found.attention,
+        "notes": found.notes,
+    }
     exit_ = UNAVAILABLE if found.away else REFUSED if found.problems else DONE
     if exit_ == DONE:
         document = {"status": "done", **found.document}
@@ -386,10 +393,19 @@ def _told(door: Door, found: Examination) -> int:
         door.voice.document(document)
         return exit_
     door.voice.lines(_page(door, found))
-    for problem in found.problems:
-        for number, line in enumerate(problem.splitlines()):
-            door.voice.line(f"{'    ' if number else '  - '}{plain(line)}")
+    _say_each(door, found.problems)
+    if found.attention:
+        head = f"{len(found.attention)} to see to:"
+        nothing = "" if found.problems else "nothing is broken, and "
+        door.voice.line(door.voice.strong(f"{nothing}{head}", "waiting"))
+        _say_each(door, found.attention)
     return exit_
+
+
+def _say_each(door: Door, sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        for number, line in enumerate(sentence.splitlines()):
+            door.voice.line(f"{'    ' if number else '  - '}{plain(line)}")
 
 
 def _page(door: Door, found: Examination) -> list[str]:
@@ -422,8 +438,12 @@ def _page(door: Door, found: Examination) -> list[str]:
     if found.limits:
         lines += ["", "limits", *columns(door.voice, ("  of", "what is left"), found.limits)]
     lines += ["", *(f"note: {plain(note)}" for note in found.notes)] if found.notes else []
-    verdict = f"{len(found.problems)} wrong:" if found.problems else "nothing is wrong"
-    return [*lines, "", door.voice.strong(verdict, "bad" if found.problems else "good")]
+    lines.append("")
+    if found.problems:
+        lines.append(door.voice.strong(f"{len(found.problems)} wrong:", "bad"))
+    elif not found.attention:
+        lines.append(door.voice.strong("nothing is wrong", "good"))
+    return lines
 
 
 def _database_lines(document: Mapping[str, Any]) -> list[str]:
@@ -459,6 +479,10 @@ def _queue_lines(queue: Mapping[str, Any]) -> list[str]:
         late = queue["overdue_seconds"]
         said = f", {late:.0f} s ago" if late else ""
         lines.append(labelled("oldest due", f"{queue['oldest_due_at']}{said}"))
+    seen = queue["worker_seen_seconds"]
+    lines.append(
+        labelled("workers", "no sign of any lately" if seen is None else f"seen {seen:.0f} s ago")
+    )
     lines.append(labelled("left over", f"{queue['expired_leases']} leases are over"))
     lines.append(labelled("in doubt", queue["in_doubt"]))
     holders = ", ".join(f"process {h['pid']} ({h['age_seconds']:.0f} s)" for h in queue["holders"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from takeback.cli.door import SHOP, Door, door_of
 from takeback.cli.failure import DONE, REFUSED, Failure
 from takeback.cli.foreign import Foreign
+from takeback.cli.remainder import remainder_document, remainder_lines
 from takeback.cli.sheet import field
 from takeback.cli.typed import address_of, number_within
 
@@ -143,11 +144,15 @@ def up(context: typer.Context, concurrency: Concurrency = None) -> int:
 
 def _ended(door: Door, worked: Worked) -> int:
     door.threads_abandoned = worked.abandoned
-    counts = {
+    ends = {"failed": worked.failed, "deferred": worked.deferred, "in_doubt": worked.in_doubt}
+    counts: dict[str, Any] = {
         "performed": worked.performed,
+        **ends,
         "taken_over": worked.taken_over,
         "abandoned": worked.abandoned,
     }
+    if worked.left is not None:
+        counts["left"] = remainder_document(worked.left)
     if worked.exhausted:
         failure = Failure(
             exit=REFUSED,
@@ -161,5 +166,11 @@ def _ended(door: Door, worked: Worked) -> int:
     if door.voice.json_wanted:
         door.voice.document({"status": "done", **counts})
     else:
-        door.voice.line(f"carried out {worked.performed}, taken over {worked.taken_over}")
+        others = "".join(f", {_SAID[end]} {count}" for end, count in ends.items() if count)
+        door.voice.line(f"carried out {worked.performed}{others}, taken over {worked.taken_over}")
+        door.voice.lines([f"left {line}" for line in remainder_lines(worked.left or {})])
     return DONE
+
+
+_SAID = {"failed": "failed", "deferred": "put off", "in_doubt": "in doubt"}
+"""What became of attempts that did not succeed."""

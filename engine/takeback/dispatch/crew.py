@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from takeback.client.context import Context
+from takeback.dispatch.ends import Ends
 from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome
 from takeback.dispatch.pace import Pace
@@ -102,6 +103,11 @@ class Crew:
     def busy(self) -> int:
         """Attempts that run or wait for a thread."""
         return len(self._tasks)
+
+    @property
+    def ends(self) -> Ends:
+        """What became of what is written down."""
+        return self._settler.ends
 
     @property
     def open(self) -> int:
@@ -371,10 +377,11 @@ class Crew:
 
 def crew_of(context: Context, pace: Pace, *, monotonic: Callable[[], float]) -> Crew:
     """A crew that begins, performs and settles in the ledger of ``context``."""
+    ends = Ends()
     return Crew(
         Executor(context=context, pace=pace, monotonic=monotonic),
-        Performer(context=context, pace=pace, monotonic=monotonic),
-        Settler(context),
+        Performer(context=context, pace=pace, monotonic=monotonic, ends=ends),
+        Settler(context, ends),
         Renewer(context, pace, monotonic=monotonic),
         pace,
         monotonic=monotonic,

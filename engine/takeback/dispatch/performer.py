@@ -11,7 +11,7 @@ is locked meanwhile: nobody takes over what still runs, however long ago its lea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -22,6 +22,7 @@ from takeback.client.body import refusal_body
 from takeback.client.context import Context
 from takeback.client.previewing import compare, foreseen_of, in_words
 from takeback.declare.effect import Remote
+from takeback.dispatch.ends import Ends
 from takeback.dispatch.executor import BEGIN_PAUSES, Ended
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome, command_for, of_refusal
 from takeback.dispatch.pace import Pace
@@ -39,7 +40,7 @@ from takeback.model.envelope import trace_of
 from takeback.model.event import Event
 from takeback.model.evolve import foresee
 from takeback.model.handler import Performed
-from takeback.model.intent import Intent
+from takeback.model.intent import Intent, State
 
 ATTEMPTS_MAX = Remote().attempts_max
 """As many as a remote effect has by default."""
@@ -55,6 +56,7 @@ class Performer:
     context: Context
     pace: Pace
     monotonic: Callable[[], float]
+    ends: Ends = field(default_factory=Ends)
 
     def perform(self, work: Work, lease_ends_at: float) -> Ended | None:
         """Performs it and writes down what became of it: SETTLED then.
@@ -98,10 +100,14 @@ class Performer:
             bound(tx, self.pace.lease)
             for taken in lock_free(tx, [work.intent]):
                 if not is_held_still(work.intent, taken.intent):
-                    return SETTLED if _is_settled(work.intent, taken.intent) else None
+                    if not _is_settled(work.intent, taken.intent):
+                        return None
+                    self.ends.note([_ENDS.get(taken.intent.state, "failed")])
+                    return SETTLED
                 written = None if taken.is_frozen else then(tx, taken)
         if written is None:
             return INTERRUPTED
+        self.ends.note([written.word])
         if self.context.meter is not None:
             self.context.meter.settle([(work.intent.tool, work.intent.lane, written.word)])
         return SETTLED
@@ -131,6 +137,9 @@ class Performer:
         append(tx, [Change(taken=taken, events=events, bodies=bodies)])
         logger.info("attempt_undone", ref=work.intent.ref, becomes=outcome.kind, code=outcome.code)
         return outcome
+
+
+_ENDS = {State.SUCCEEDED: "succeeded", State.DUE: "deferred"}
 
 
 def _is_settled(own: Intent, now: Intent) -> bool:

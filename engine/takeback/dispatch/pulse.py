@@ -13,7 +13,8 @@ class Pulse:
     """``turns`` looks round have succeeded, the last of them ``seconds_since_success`` ago.
 
     ``busy`` attempts run, ``open`` outcomes are known and not written yet, ``abandoned`` threads
-    hang in attempts that were given up.
+    hang in attempts that were given up. Of the attempts that are written down ``performed`` have
+    succeeded, ``deferred`` are tried again later.
     """
 
     turns: int
@@ -22,4 +23,7 @@ class Pulse:
     open: int
     abandoned: int
     performed: int
+    failed: int = 0
+    deferred: int = 0
+    in_doubt: int = 0
     taken_over: int

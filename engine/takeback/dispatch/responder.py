@@ -84,7 +84,6 @@ class Responder:
         self._is_stopping = False
         self._troubles = Troubles()
         self._turns = 0
-        self._performed = 0
         self._succeeded_at = monotonic()
         self.claimed = 0
 
@@ -106,7 +105,10 @@ class Responder:
             busy=self._crew.busy,
             open=self._crew.open,
             abandoned=self._crew.abandoned,
-            performed=self._performed,
+            performed=self._crew.ends.count("succeeded"),
+            failed=self._crew.ends.count("failed"),
+            deferred=self._crew.ends.count("deferred"),
+            in_doubt=self._crew.ends.count("in_doubt"),
             taken_over=0,
         )
 
@@ -176,7 +178,7 @@ class Responder:
         handed = self._take(room, 0.0 if at_work else IDLE_SECONDS)
         if handed:
             self._claim(handed)
-        self._performed += self._crew.look(LOOK_SECONDS)
+        self._crew.look(LOOK_SECONDS)
         self._answer()
 
     def _take(self, room: int, seconds: float) -> list[Errand]:

@@ -9,7 +9,7 @@ written alone, then without its body, so that it stops nobody else's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from takeback.client import local
 from takeback.client.context import Context
 from takeback.client.original import follow
+from takeback.dispatch.ends import Ends
 from takeback.dispatch.executor import Ended, is_begun
 from takeback.dispatch.listener import Listener
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_up, not_reached
@@ -48,6 +49,7 @@ class Settler:
     """Settles what has ended; each call is one transaction, or one for each outcome."""
 
     context: Context
+    ends: Ends = field(default_factory=Ends)
 
     def settle(self, ended: Sequence[Ended]) -> list[Ended]:
         """Records the outcomes; answers with those that are left, since somebody holds their rows.
@@ -66,6 +68,7 @@ class Settler:
             if len(ended) > 1:
                 return [left for one in ended for left in self.settle([one])]
             return self._settle_bare(ended[0], problem)
+        self.ends.note(word for _, _, word in written)
         if self.context.meter is not None:
             self.context.meter.settle(written)
         open_ = {id(one) for one in left}

@@ -55,9 +55,17 @@ ABANDONED_MAX = 8
 
 @dataclass(slots=True)
 class Tally:
-    """What a worker has done so far."""
+    """What a worker has done so far: how many attempts it has written down, by their ends.
 
+    ``performed`` have succeeded, ``deferred`` are tried again later; an answer that came late is
+    among the ``attempts`` alone.
+    """
+
+    attempts: int = 0
     performed: int = 0
+    failed: int = 0
+    deferred: int = 0
+    in_doubt: int = 0
     taken_over: int = 0
 
 
@@ -113,6 +121,9 @@ class Worker:
             open=self._crew.open,
             abandoned=self._crew.abandoned,
             performed=self.tally.performed,
+            failed=self.tally.failed,
+            deferred=self.tally.deferred,
+            in_doubt=self.tally.in_doubt,
             taken_over=self.tally.taken_over,
         )
 
@@ -126,7 +137,7 @@ class Worker:
             while not self._stopping() and not self._is_exhausted():
                 if self._tried_turn(drain=drain):
                     break
-            self.tally.performed += self._crew.stop()
+            self._count(self._crew.stop())
         finally:
             self._crew.leave()
             self._sweep.leave()
@@ -156,6 +167,14 @@ class Worker:
             return is_over
         return False
 
+    def _count(self, written: int) -> None:
+        ends = self._crew.ends
+        self.tally.attempts += written
+        self.tally.performed = ends.count("succeeded")
+        self.tally.failed = ends.count("failed")
+        self.tally.deferred = ends.count("deferred")
+        self.tally.in_doubt = ends.count("in_doubt")
+
     def _say_pulse(self) -> None:
         if self._monotonic() >= self._pulse_at:
             self._pulse_at = self._monotonic() + PULSE_SECONDS
@@ -175,7 +194,7 @@ class Worker:
         """One look round; says whether a drain is over."""
         room = self._room()
         hurries = self._is_more_due and room > 0
-        self.tally.performed += self._crew.look(0.0 if hurries else LOOK_SECONDS)
+        self._count(self._crew.look(0.0 if hurries else LOOK_SECONDS))
         self._sweep.look()
         self._adapt_batch()
         room = self._room()
@@ -274,9 +293,9 @@ class Worker:
 
     def _hurry(self, agenda: Agenda) -> bool:
         """Whether something may have been waiting for what was done since this was asked last."""
-        if agenda.look_in is None or self._hurried_at == self.tally.performed:
+        if agenda.look_in is None or self._hurried_at == self.tally.attempts:
             return False
-        self._hurried_at = self.tally.performed
+        self._hurried_at = self.tally.attempts
         return self._sweep.hurry()
 
     def _nap(self, *spans_until: float | None) -> float:

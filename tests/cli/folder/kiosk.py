@@ -14,7 +14,17 @@ from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from takeback import Affected, Attempt, Found, InvalidReference, Original, Performed, Takeback
+from takeback import (
+    Affected,
+    Attempt,
+    Found,
+    InvalidReference,
+    NotDispatched,
+    Original,
+    Performed,
+    Rejected,
+    Takeback,
+)
 from takeback.declare import (
     BLIND,
     COMPENSATE,
@@ -60,7 +70,7 @@ class Ring(BaseModel):
     """How to ring."""
 
     bell: str
-    how: Literal["once", "for_ever", "badly"] = "once"
+    how: Literal["once", "for_ever", "badly", "later", "never"] = "once"
 
 
 class Amount(BaseModel):
@@ -114,6 +124,13 @@ CATALOG = Catalog(
         description="Gives an amount away.",
         key=("amount",),
         approval=Approval(argument="amount", over=100),
+    ),
+    Tool(
+        "note_down",
+        Words,
+        effect=Remote(upstream=BLIND, attempt_seconds_max=0.5),
+        description="Notes words down.",
+        key=("words",),
     ),
     Tool("jam", Words, effect=Local(), description="Always breaks.", key=("words",)),
     Tool("seek", Words, effect=Read(on_forbidden=OMIT), description="Finds walls."),
@@ -176,6 +193,10 @@ class Ringing:
             threading.Event().wait()
         if arguments.how == "badly":
             raise RuntimeError("the clapper fell out")
+        if arguments.how == "later":
+            raise NotDispatched("the rope is away")
+        if arguments.how == "never":
+            raise Rejected("the bell is cracked")
         return "rung"
 
     @staticmethod
@@ -185,6 +206,10 @@ class Ringing:
 
 def give(arguments: Amount, attempt: Attempt) -> None:
     """It is gone."""
+
+
+def note_down(arguments: Words, attempt: Attempt) -> None:
+    """They are noted."""
 
 
 class Jamming:
@@ -216,6 +241,7 @@ HANDLERS = {
     "post": post,
     "ring": Ringing,
     "give": give,
+    "note_down": note_down,
     "jam": Jamming,
     "seek": seek,
 }
