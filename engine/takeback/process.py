@@ -212,7 +212,7 @@ def work(
     with stoppable() as stop, ExitStack() as stack:
         try:
             if app.health().revision is None:
-                raise errors.DatabaseUnavailable(NO_LEDGER)
+                raise errors.LedgerClosed(NO_LEDGER)
             watched = watch(app, "worker", metrics)
             # An embedded server that this process has started is not to be bound with it.
             bound_memory(app.settings.memory_mb if memory_mb is None else memory_mb)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import services
-from tests.cli.terminal import Terminal, call, process, running
+from tests.cli.terminal import Bell, Terminal, call, process, running
 from tests.workers.server import Redis, Server, free_port
 
 
@@ -53,10 +53,32 @@ def test_a_ticker_without_a_broker_says_which_setting_is_missing(kiosk: Terminal
 def test_a_ticker_whose_broker_is_not_there_ends_with_four(
     kiosk: Terminal, monkeypatch: pytest.MonkeyPatch, scheme: str
 ):
-    monkeypatch.setenv("TAKEBACK_BROKER_URL", f"{scheme}://127.0.0.1:{free_port()}/0")
+    port = free_port()
+    monkeypatch.setenv("TAKEBACK_BROKER_URL", f"{scheme}://dana:s3cret@127.0.0.1:{port}/0")
     said = kiosk("ticker", "--json")
     assert (said.exit, said.code) == (4, "broker_unavailable")
-    assert process("ticker").exit == 4
+    people = process("ticker")
+    assert people.exit == 4
+    whereabouts = f"the broker is {scheme}://dana:***@127.0.0.1:{port}/0 (from TAKEBACK_BROKER_URL)"
+    for told in (said.document["error"]["message"], people.err):
+        assert whereabouts in told
+        assert "Connection refused" in told
+        assert "s3cret" not in told
+    assert "next: `takeback doctor`" in people.err
+
+
+@pytest.mark.slow
+def test_a_ticker_that_stands_in_begins_without_the_broker_and_carries_out_what_is_due(
+    kiosk: Terminal, monkeypatch: pytest.MonkeyPatch, bell: Bell
+):
+    monkeypatch.setenv("TAKEBACK_BROKER_URL", f"redis://127.0.0.1:{free_port()}/0")
+    ref = kiosk.ref(*call("ring", bell="a"))
+    with running("ticker", "--stand-in", "--json") as ticker:
+        ticker.error_line("broker_away")
+        assert bell.rung() == ref
+        ticker.tell(signal.SIGTERM)
+        ended = ticker.ended()
+    assert (ended.exit, ended.document["performed"]) == (0, 1)
 
 
 def test_a_ticker_whose_database_is_not_there_ends_with_four(

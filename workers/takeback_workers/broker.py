@@ -107,7 +107,18 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (redis.RedisError, AMQPError, BrokerError, OSError) as problem:
-        raise BrokerUnavailable("the broker can't be reached, or went away") from problem
+        raise BrokerUnavailable("the broker can't be reached, or went away") from _first(problem)
+
+
+def _first(problem: BaseException) -> BaseException:
+    """What went wrong at first: pika hands it on among the arguments of another, without a word.
+
+    >>> _first(AMQPError(ConnectionRefusedError("Connection refused")))
+    ConnectionRefusedError('Connection refused')
+    """
+    while problem.args and isinstance(problem.args[0], BaseException):
+        problem = problem.args[0]
+    return problem
 
 
 class _Redis(RedisBroker):

@@ -321,12 +321,23 @@ def _patience(length: int) -> float:
     return AGAIN_SECONDS_BEHIND if length else AGAIN_SECONDS
 
 
+def _require_broker(post: Post, *, stands_in: bool) -> None:
+    """One who stands in begins without the broker, which is waited for as if it had gone away."""
+    try:
+        post.lengths()
+    except errors.BrokerUnavailable as problem:
+        if not stands_in:
+            raise
+        logger.warning("broker_away", code=problem.code, stands_in=stands_in)
+
+
 def tick(app: Takeback, *, stand_in: bool, metrics: str | None = None) -> Ticked:
     """Runs a ticker until a signal stops it, and closes ``app``. ``metrics`` is in place of the
     setting: where it serves them.
 
     Raises InvalidSettings without a broker, and DatabaseUnavailable or BrokerUnavailable when one
-    of them can't be used at the start; what goes away later is waited for.
+    of them can't be used at the start; what goes away later is waited for. One who stands in needs
+    no broker at the start.
     """
     log.configure(app.settings.log)
     url = app.settings.broker_url
@@ -337,8 +348,8 @@ def tick(app: Takeback, *, stand_in: bool, metrics: str | None = None) -> Ticked
     with stoppable() as stop, ExitStack() as stack:
         try:
             if app.health().revision is None:
-                raise errors.DatabaseUnavailable(NO_LEDGER)
-            post.lengths()
+                raise errors.LedgerClosed(NO_LEDGER)
+            _require_broker(post, stands_in=stand_in)
             watched = watch(app, "ticker", metrics)
             # It sweeps, so it runs handlers' find; and one that stands in whatever a worker runs.
             bound_memory(app.settings.memory_mb)

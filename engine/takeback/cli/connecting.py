@@ -44,8 +44,13 @@ def list_lanes(context: typer.Context) -> int:
 
 
 def lanes_of(app: Takeback) -> list[dict[str, Any]]:
-    """The connectors of the ledger, and of the app."""
+    """The connectors of the ledger, and of the app. Raises LedgerClosed where there is none."""
+    from takeback.model.errors import LedgerClosed
+    from takeback.process import NO_LEDGER
+
     health = app.health()
+    if health.revision is None:
+        raise LedgerClosed(NO_LEDGER)
     known = app.registry.connectors
     return [lane_document(one, known, health.now) for one in health.lanes] + [
         unused_document(known[name])

@@ -100,6 +100,18 @@ class Door:
             return given
         return user_of_system()
 
+    def broker_whereabouts(self, problem: BaseException) -> list[str]:
+        """Which broker was meant, and why it can't be had."""
+        from takeback.settings import masked
+
+        settings = self._opened.settings if self._opened else self.settings
+        url, source = settings.broker_url, settings.sources.get("broker_url")
+        if url is None:
+            return []
+        reason = reason_of(problem)
+        said = f"the broker is {masked(url)}" + (f" (from {source})" if source else "")
+        return [said, *([reason] if reason else []), "next: `takeback doctor`"]
+
     def whereabouts(self) -> list[str]:
         """Which database was meant, and how it is now: for whoever has to mend it."""
         from takeback.model.errors import TakebackError
@@ -116,7 +128,7 @@ class Door:
             reason = reason_of(problem)
             return [*lines, *([reason] if reason else []), "next: `takeback doctor`"]
         if health.revision is None:
-            return lines
+            return [*lines, "next: `takeback migrate`"]
         return [*lines, "it answers now: do it again; what was recorded is found, not repeated"]
 
     def close(self) -> None:

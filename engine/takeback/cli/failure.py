@@ -26,6 +26,9 @@ SHOWN_MAX = 200
 SEE_LIST = "see `takeback list`"
 """Where a ref is looked up; what is like the wrong one is in the message."""
 
+PERSON_SECONDS = 60
+"""What a person has to mend first is not asked for again every second."""
+
 DONE, REFUSED, USAGE, NO_SUCH_REF, UNAVAILABLE = 0, 1, 2, 3, 4
 INTERRUPTED, READER_GONE = 130, 141
 
@@ -48,6 +51,7 @@ class Failure:
     status: str = "error"
     alternatives: Sequence[Any] = ()
     beside: Mapping[str, Any] = field(default_factory=dict)
+    retry_after_s: int = 1
 
     def document(self) -> dict[str, Any]:
         """The envelope of the failure, after what the command found until then."""
@@ -61,7 +65,7 @@ class Failure:
                 "class": self.class_,
                 "code": self.code,
                 "message": self.message,
-                "retry_after_s": 1 if transient else None,
+                "retry_after_s": self.retry_after_s if transient else None,
                 "violations": [],
                 "next_call": None,
                 "alternatives": list(self.alternatives),
@@ -146,6 +150,7 @@ def of_error(problem: Exception) -> Failure:
         hints=hints,
         status="refused" if told else "error",
         alternatives=getattr(problem, "nearest", ()),
+        retry_after_s=PERSON_SECONDS if isinstance(problem, errors.LedgerClosed) else 1,
     )
 
 

@@ -35,7 +35,7 @@ from takeback.cli import (
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import Usage
 from takeback.cli.voice import OutputLost, ReaderGone, Voice, forget_stdout, use_streams
-from takeback.model.errors import TakebackError
+from takeback.model.errors import BrokerUnavailable, TakebackError
 
 EVERYWHERE = "Before or after the verb: --app MODULE:ATTRIBUTE, --json."
 
@@ -227,6 +227,11 @@ def _run(door: Door, everywhere: list[str], rest: list[str]) -> int:
         return failure.of_usage(problem, _path(rest)).say(door.voice)
     except TakebackError as problem:
         told = failure.of_error(problem)
+        if isinstance(problem, BrokerUnavailable):
+            hints = door.broker_whereabouts(problem)
+            message = f"{told.message}: {'; '.join(hints[:-1])}"
+            told = replace(told, message=message if door.voice.json_wanted else told.message)
+            return replace(told, hints=hints).say(door.voice)
         if told.exit == failure.UNAVAILABLE and not door.voice.json_wanted:
             told = replace(told, hints=door.whereabouts())
         return told.say(door.voice)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from takeback.cli.failure import PERSON_SECONDS
 from takeback.cli.voice import Voice, plain
 
 if TYPE_CHECKING:
@@ -214,8 +215,11 @@ def _error(error: Mapping[str, Any], app_option: str) -> Iterable[str]:
         yield field("try", f"takeback {app_option}call {call['tool']} --args {arguments}")
     elif error.get("alternatives"):
         yield field("there is", ", ".join(_value(one) for one in error["alternatives"]))
-    if error.get("retry_after_s") is not None:
-        yield field("again", f"in {error['retry_after_s']} s")
+    wait = error.get("retry_after_s")
+    if wait is not None and error["code"] == "database_unavailable" and wait >= PERSON_SECONDS:
+        yield field("again", "once an operator has done that: waiting doesn't help")
+    elif wait is not None:
+        yield field("again", f"in {wait} s")
 
 
 # The sentence has it, or a program wants it; what is left are the values of either side, and

@@ -61,8 +61,8 @@ PERMITTED_MAX = 10
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 """A handler's word on waiting is passed on up to a day."""
 
-FROZEN_SECONDS = 60
-"""A person thaws: asking again every second would only cost."""
+PERSON_SECONDS = 60
+"""A person thaws, migrates or grants: asking again every second would only cost."""
 
 
 def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelope:
@@ -76,8 +76,8 @@ def refuse(problem: errors.TakebackError, trace_id: str, **extra: Any) -> Envelo
         details["alternatives"] = list(problem.nearest)
     if isinstance(problem, errors.UnknownTool):
         details["alternatives"] = [*problem.nearest, *problem.others]
-    if isinstance(problem, errors.Frozen):
-        details["retry_after_s"] = FROZEN_SECONDS
+    if isinstance(problem, errors.Frozen | errors.LedgerClosed):
+        details["retry_after_s"] = PERSON_SECONDS
     if isinstance(problem, errors.LimitExceeded):
         details["alternatives"] = [dict(one) for one in problem.left]
     if isinstance(problem, errors.Conflict):
