@@ -111,14 +111,13 @@ def translated() -> Iterator[None]:
 
 
 def _first(problem: BaseException) -> BaseException:
-    """What went wrong at first: pika hands it on among the arguments of another, without a word.
+    """What went wrong at first: pika hands it on inside of another that says nothing itself.
 
     >>> _first(AMQPError(ConnectionRefusedError("Connection refused")))
     ConnectionRefusedError('Connection refused')
     """
-    while problem.args and isinstance(problem.args[0], BaseException):
-        problem = problem.args[0]
-    return problem
+    inside = getattr(problem, "exception", problem.args[0] if problem.args else None)
+    return _first(inside) if isinstance(inside, BaseException) else problem
 
 
 class _Redis(RedisBroker):
