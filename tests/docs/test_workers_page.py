@@ -48,6 +48,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert f"itself after {ticker.STAND_IN_SECONDS:g} s" in PAGE.text
     assert shift.STOP_SECONDS_MAX == 6.0 and "for six seconds" in PAGE.text
     assert 1000 / broker.POLL_MS_MAX == 5 and "five times a second" in PAGE.text
+    assert f"{ticker.TURN} of each are published" in PAGE.text
+    assert ticker.AGAIN_SECONDS == 2.0 and "two seconds where the queue" in PAGE.text
+    assert ticker.AGAIN_SECONDS_BEHIND == 60.0 and "after a minute" in PAGE.text
+    assert ticker.DOUBLINGS_MAX == 3 and "three times at most" in PAGE.text
     assert ticker.LOOK_SECONDS_MAX == 2.0 and "within about two seconds" in PAGE.text
 
 

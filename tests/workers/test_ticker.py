@@ -5,11 +5,12 @@ from typing import Any
 
 import psycopg
 import pytest
+import redis
 
 from takeback.client.batching import Call
 from takeback.declare import Priority
 from takeback_workers.broker import Post
-from takeback_workers.ticker import AGAIN_SECONDS, AGAIN_SECONDS_BEHIND, WINDOW, Ticker
+from takeback_workers.ticker import AGAIN_SECONDS, AGAIN_SECONDS_BEHIND, TURN, WINDOW, Ticker
 from tests.workers.server import Server
 from tests.workers.yard import Yard, open_yard
 
@@ -36,6 +37,13 @@ class Tick:
         """One look round; answers with how many it has woken for."""
         before = self.ticker.ticked.published
         self.ticker._tried_turn()
+        return self.ticker.ticked.published - before
+
+    def turns(self) -> int:
+        """As many looks as it takes until it rests; answers with how many it has woken for."""
+        before, naps = self.ticker.ticked.published, len(self.naps)
+        while len(self.naps) == naps:
+            self.turn()
         return self.ticker.ticked.published - before
 
 
@@ -124,11 +132,11 @@ def test_no_more_wait_at_once_than_a_window(tick: Tick):
     more = 5
     calls = [Call(tool="send", arguments={"to": f"dana-{n}"}) for n in range(WINDOW + more)]
     tick.yard.app.call_many(None, calls)
-    assert [tick.turn(), tick.turn()] == [WINDOW, 0]
+    assert [tick.turns(), tick.turns()] == [WINDOW, 0]
     assert tick.naps[-1] == 0.05, "whoever claims some makes room for others"
     worker = tick.yard.app.worker(name="w", sleep=lambda _: None, stopping=lambda: True)
     claimed = worker._dispatcher.run_once(more).count
-    assert tick.turn() == claimed == more
+    assert tick.turns() == claimed == more
 
 
 def test_a_backlog_that_fills_its_window_does_not_hide_what_is_urgent(tick: Tick):
@@ -136,8 +144,33 @@ def test_a_backlog_that_fills_its_window_does_not_hide_what_is_urgent(tick: Tick
     tick.yard.app.call_many(None, calls)
     tick.yard.call("urgent", "dana")
     tick.yard.call("send", "dana")
-    assert tick.turn() == WINDOW + 2
+    assert tick.turns() == WINDOW + 2
     assert tick.post.lengths() == {Priority.HIGH: 1, Priority.NORMAL: 1, Priority.LOW: WINDOW}
+
+
+def test_what_is_urgent_does_not_wait_until_a_backlog_is_published(tick: Tick):
+    """It looks again in between, without a rest, and then takes the most urgent first."""
+    calls = [Call(tool="send", arguments={"to": f"dana-{n}"}) for n in range(TURN * 2 + 1)]
+    tick.yard.app.call_many(None, calls)
+    assert tick.turn() == TURN and tick.naps == []
+    tick.yard.call("urgent", "dana")
+    assert tick.turn() == TURN + 1 and tick.naps == []
+    assert tick.post.lengths()[Priority.HIGH] == 1
+    assert tick.turn() == 1 and len(tick.naps) == 1
+
+
+def test_a_backlog_of_one_priority_does_not_make_it_patient_with_another(tick: Tick):
+    """What was lost of the urgent ones is published again at once, whatever waits elsewhere."""
+    tick.yard.calls("whenever", 3)
+    assert tick.turn() == 3
+    tick.yard.call("urgent", "dana")
+    tick.yard.call("send", "robin")
+    assert tick.turn() == 2
+    with redis.Redis.from_url(tick.yard.server.url) as client:
+        client.delete(*(f"takeback:{tick.yard.queue(one)}" for one in Priority if one >= 0))
+    tick.seconds = AGAIN_SECONDS
+    assert tick.turn() == 2
+    assert tick.post.lengths() == {Priority.HIGH: 1, Priority.NORMAL: 1, Priority.LOW: 3}
 
 
 def test_while_its_broker_is_away_it_waits_ever_longer_and_then_wakes_for_all(tick: Tick):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import islice
 
 from takeback import Takeback, log
 from takeback.declare import HIGH, LOW, NORMAL, Priority
@@ -40,6 +41,10 @@ from takeback_workers.wake_up import QUEUES
 WINDOW = 1000
 """So many wake-ups of a kind may wait at once: more would only grow old, or be lost together."""
 
+TURN = 300
+"""So many of each priority are published between two looks at the ledger, the most urgent first:
+what is recorded meanwhile doesn't wait until a backlog is published."""
+
 BATCH = 100
 """So many are published between two looks at whether it is to stop."""
 
@@ -58,7 +63,8 @@ AGAIN_SECONDS = 2.0
 """What nobody has claimed for so long is published again, where its queue is empty."""
 
 AGAIN_SECONDS_BEHIND = 60.0
-"""The same where others wait in the queue: it stands behind them, most likely."""
+"""The same where others wait in the queue: it stands behind them, most likely, and a second would
+keep whatever comes after it waiting longer. By queue, and so by priority."""
 
 EVERYWHERE_SECONDS = 1.0
 
@@ -212,7 +218,8 @@ class Ticker:
         if next_in is not None and next_in <= timedelta(0):
             waiting = self._dispatcher.waiting(WINDOW)
             next_in = waiting.next_in
-            self._wake(waiting.due)
+            if self._wake(waiting.due):
+                return
         else:
             self._published.clear()
             self._look_seconds = min(self._look_seconds * 2, LOOK_SECONDS_MAX)
@@ -227,14 +234,17 @@ class Ticker:
             self._sweep_at = self._monotonic() + SWEEP_SECONDS
             self.ticked.taken_over += self._sweep.run_once().taken_over
 
-    def _wake(self, due: Sequence[Due]) -> None:
-        """Publishes what is new among ``due``, and what nobody has claimed for too long."""
+    def _wake(self, due: Sequence[Due]) -> bool:
+        """Publishes what is new among ``due``, and what nobody has claimed for too long, as far as
+        one turn goes; says whether there is more.
+        """
         known = {(one.tenant, one.id): one for one in due}
         self._published = {who: it for who, it in self._published.items() if who in known}
-        wanted = [*self._unpublished(due), *self._unclaimed(due)]
+        every = [*self._unpublished(due), *self._unclaimed(due)]
+        wanted = _first_of_each(every)
         for start in range(0, len(wanted), BATCH):
             if self._stopping():
-                return
+                return False
             batch = wanted[start : start + BATCH]
             self._post.send([(one.id, priority_of(one)) for one in batch])
             for one in batch:
@@ -245,6 +255,7 @@ class Ticker:
             self._look_seconds = LOOK_SECONDS_MIN
         else:
             self._look_seconds = min(self._look_seconds * 2, LOOK_SECONDS_MAX)
+        return len(wanted) < len(every)
 
     def _remember(self, one: Due) -> None:
         before = self._published.get((one.tenant, one.id))
@@ -315,6 +326,15 @@ class Ticker:
         except errors.BrokerUnavailable:
             return False
         return True
+
+
+def _first_of_each(wanted: Sequence[Due]) -> list[Due]:
+    """What is published in one turn: none of a priority holds up those of another."""
+    return [
+        one
+        for priority in QUEUES
+        for one in islice((one for one in wanted if priority_of(one) == priority), TURN)
+    ]
 
 
 def _patience(length: int) -> float:
