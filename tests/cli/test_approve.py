@@ -116,3 +116,19 @@ def test_a_request_that_is_over_is_shown_as_expired_without_a_worker(kiosk, ref,
     shown = kiosk("show", ref, "--json").document
     assert (shown["state"], shown["approval"]["state"]) == ("expired", "expired")
     assert kiosk("approve", ref, "--principal", "dana", "--json").code == "too_late"
+
+
+def test_who_would_approve_what_needs_no_approval_is_told_that_first(kiosk: Terminal):
+    """Also who has made the call: that another person has to would not be true."""
+    held = kiosk.ref(*call("post", "--principal", "dana", to="olu"))
+    for person in ("dana", "robin"):
+        said = kiosk("approve", held, "--principal", person, "--json")
+        assert (said.exit, said.code) == (1, "approval_mismatch")
+        assert "it needs no approval" in said.document["error"]["message"]
+
+
+def test_nobody_approves_their_own_call_before_or_after_another_person_has(kiosk: Terminal):
+    own = kiosk.ref(*call("give", "--principal", "dana", amount=501))
+    assert kiosk("approve", own, "--principal", "dana", "--json").code == "no_access"
+    assert kiosk("approve", own, "--principal", "robin").exit == 0
+    assert kiosk("approve", own, "--principal", "dana", "--json").code == "no_access"

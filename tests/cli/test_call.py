@@ -240,3 +240,13 @@ def test_half_a_character_in_the_arguments_is_printed_as_json(kiosk: Terminal):
     said = kiosk("call", "paint", "--args", '{"wall": "\\ud800", "colour": "green"}', "--json")
     assert said.exit == 1
     json.loads(said.out.encode())
+
+
+def test_a_repeat_that_comes_after_what_there_is_not_is_no_such_ref(kiosk: Terminal):
+    first = kiosk.ref(*call("post", to="olu"))
+    kiosk.ref(*call("post", "--after", first, to="dana"))
+    again = kiosk(*call("post", "--after", first, to="dana"), "--json")
+    assert (again.exit, again.document["replayed"]) == (0, True)
+    for nonsense in ("nonsense", "post-00000000"):
+        said = kiosk(*call("post", "--after", nonsense, to="dana"), "--json")
+        assert (said.exit, said.code) == (3, "no_such_ref")

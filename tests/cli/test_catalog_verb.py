@@ -39,11 +39,6 @@ def test_the_file_is_read_and_never_run(terminal: Terminal, file: Path, tmp_path
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("path", ["nowhere.py", "", "/"])
-def test_a_file_that_can_not_be_read_fails_the_check(terminal: Terminal, path: str):
-    assert terminal("catalog", "check", path, "--json").code == "failed_check"
-
-
 def test_the_rows_are_listed_in_the_order_of_the_catalog(kiosk: Terminal):
     said = kiosk("catalog", "list", "--json")
     assert said.exit == 0
@@ -52,6 +47,7 @@ def test_the_rows_are_listed_in_the_order_of_the_catalog(kiosk: Terminal):
         "post",
         "ring",
         "give",
+        "note_down",
         "jam",
         "seek",
     ]
@@ -90,3 +86,10 @@ def test_a_row_shows_its_connector_and_what_bounds_it(kiosk: Terminal):
     bounds = "concurrency 4, rate 1000.0, breaker (failures 50, pause 10 s, pause_max 300 s)"
     assert document["connector_bounds"] == bounds
     assert bounds in kiosk("catalog", "show", "ring").out
+
+
+@pytest.mark.parametrize("file", ["nowhere.py", "", "/"])
+def test_a_file_that_can_not_be_read_is_usage(terminal: Terminal, file: str):
+    said = terminal("catalog", "check", file, "--json")
+    assert (said.exit, said.code) == (2, "usage")
+    assert f"{file!r} can't be read: " in said.document["error"]["message"]

@@ -159,3 +159,48 @@ def test_another_freeze_that_is_still_in_force_is_named(kiosk: Terminal):
     assert "still frozen run run-7, tenant default: since " in said.out
     again = kiosk("thaw", "--tool", "ring", "--reason", "mended")
     assert again.exit == 0 and "nothing: no freeze has this scope" in again.out
+
+
+@pytest.mark.parametrize("verb", ["freeze", "thaw"])
+def test_what_is_refused_in_any_case_is_refused_before_anybody_is_asked(kiosk: Terminal, verb: str):
+    said = kiosk(verb, "--all", *WHY, "--principal", "agent:support", "--json")
+    assert (said.exit, said.code) == (1, "no_access")
+    unsaid = kiosk(verb, "--all", "--reason", " ", "--json")
+    assert (unsaid.exit, unsaid.code) == (1, "invalid_argument")
+
+
+def test_the_same_freeze_said_twice_is_one_and_another_reason_is_another(kiosk: Terminal):
+    numbers = [
+        kiosk("freeze", "--tool", "ring", "--reason", why, "--principal", who, "--json").document[
+            "freeze"
+        ]["number"]
+        for why, who in (("loud", "dana"), ("loud", "dana"), ("louder", "dana"), ("loud", "olu"))
+    ]
+    assert len(set(numbers)) == 3 and numbers[0] == numbers[1]
+    assert [one["number"] for one in freezes(kiosk)] == sorted(set(numbers))
+    kiosk("thaw", "--tool", "ring", "--reason", "mended")
+    again = kiosk("freeze", "--tool", "ring", "--reason", "loud", "--principal", "dana", "--json")
+    assert again.document["freeze"]["number"] not in numbers
+
+
+def test_two_that_freeze_the_same_at_once_make_one(kiosk: Terminal, database_url: str):
+    """Whoever comes second waits until the first is written down, and finds it."""
+    command = [*PROGRAM, "freeze", "--tool", "ring", *WHY, "--principal", "dana"]
+    with psycopg.connect(database_url) as turn:
+        turn.execute("SELECT pg_advisory_xact_lock(31418, 3)")
+        children = [
+            subprocess.Popen(command, cwd=FOLDER, env=environment(), stdout=subprocess.PIPE)
+            for _ in range(2)
+        ]
+        with psycopg.connect(database_url, autocommit=True) as look:
+            while look.execute(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 3"
+                " AND NOT granted AND database ="
+                " (SELECT oid FROM pg_database WHERE datname = current_database())"
+            ).fetchone() != (2,):
+                pass
+        turn.rollback()
+        for child in children:
+            child.communicate(timeout=PATIENCE_S)
+    assert [child.returncode for child in children] == [0, 0]
+    assert len(freezes(kiosk)) == 1

@@ -324,3 +324,12 @@ def _read(terminal: int) -> bytes:
 
 def test_run_can_be_called_again_in_one_process(kiosk: Terminal):
     assert [run(["list", "--json"]) for _ in range(2)] == [0, 0]
+
+
+def test_of_a_refusal_that_is_not_kept_it_is_said_where_it_is_logged(kiosk: Terminal):
+    refused = kiosk(*call("nothing"), "--json").document
+    said = kiosk("show", refused["trace_id"])
+    assert said.exit == 3
+    assert f"no fault is kept under the trace id {refused['trace_id']}" in said.err
+    assert "TAKEBACK_LOG=json" in said.err and "takeback show REF" in said.err
+    assert kiosk("show", refused["trace_id"], "--json").code == "no_such_ref"

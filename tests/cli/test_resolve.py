@@ -89,3 +89,14 @@ def test_of_what_may_have_happened_trying_again_is_told_last_and_with_a_warning(
     warned = rf"^  try again +takeback retry {rung} +\(it may happen a second time\)$"
     assert re.search(warned, shown, re.MULTILINE)
     assert shown.index("  happened ") < shown.index("  try again ")
+
+
+def test_a_retry_of_what_was_taken_back_since_is_not_done(kiosk: Terminal):
+    never = kiosk.ref(*call("ring", bell="north", how="never"))
+    kiosk("worker", "--drain")
+    kiosk("freeze", "--tool", "ring", "--reason", "x", "--principal", "dana")
+    assert kiosk("retry", never, "--principal", "dana").exit == 0
+    assert kiosk("retry", never, "--principal", "dana").exit == 0, "twice is once"
+    assert kiosk("restore", never).exit == 0
+    said = kiosk("retry", never, "--principal", "dana", "--json")
+    assert (said.exit, said.document["status"]) == (1, "taken_back")

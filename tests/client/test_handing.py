@@ -42,7 +42,9 @@ def test_each_door_has_one_line_with_the_bytes_at_the_door(desk, heard):
 
 def test_a_refusal_has_a_line_too(desk, heard):
     desk.app.call(None, "no_such_tool", {})
-    assert [line["status"] for line in heard(Door.CALL)] == ["refused"]
+    assert [(line["status"], line["code"]) for line in heard(Door.CALL)] == [
+        ("refused", "unknown_tool")
+    ]
 
 
 def test_nobody_is_told_and_nothing_is_measured_unasked(desk, caplog, monkeypatch):

@@ -92,6 +92,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "count_intents": {},
     "enter_limits": {"entries": "[{}]"},
     "freeze": {"tenant": None, "tool": None, "run": "r", "reason": "why", "by": "dana"},
+    "freeze_turn": {},
+    "same_freeze": {"tenant": None, "tool": None, "run": "r", "reason": "why", "by": "dana"},
     "freezes_in_force": {"limit": 1000},
     "frozen": {"tenant": TENANT, "tool": "a", "run": None},
     "count_faults": {"counted_max": 1000},
@@ -289,7 +291,15 @@ KEPT = (
 ELSEWHERE = frozenset(
     {
         *("act", "barrier_holders", "bound", "last_position", "revision", "server"),
-        *("freeze", "frozen", "isolation", "lock_scopes", "try_scopes", "try_orderings"),
+        *(
+            "freeze",
+            "freeze_turn",
+            "frozen",
+            "isolation",
+            "lock_scopes",
+            "try_scopes",
+            "try_orderings",
+        ),
         *("bound_waiting", "checked_later", "keep_to_index"),
     }
 )

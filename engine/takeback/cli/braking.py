@@ -47,8 +47,10 @@ def freeze(
     """
     door = door_of(context)
     scope = _scope(tool=tool, run=run, tenant=tenant, everything=everything)
-    if everything and not is_agreed(door, "Freeze everything, of every tenant?", yes=yes):
-        return _declined(door)
+    if everything:
+        _require_sound(door, reason=reason, principal=principal)
+        if not is_agreed(door, "Freeze everything, of every tenant?", yes=yes):
+            return _declined(door)
     frozen = door.ledger().freeze(reason=reason, principal=door.principal(principal), **scope)
     if door.voice.json_wanted:
         door.voice.document(
@@ -105,8 +107,10 @@ def thaw(
     """
     door = door_of(context)
     scope = _scope(tool=tool, run=run, tenant=tenant, everything=everything)
-    if everything and not is_agreed(door, "Thaw what was frozen with --all?", yes=yes):
-        return _declined(door)
+    if everything:
+        _require_sound(door, reason=reason, principal=principal)
+        if not is_agreed(door, "Thaw what was frozen with --all?", yes=yes):
+            return _declined(door)
     with door.voice.progress("thaw") as progress:
         thawed = door.app().thaw(
             reason=reason,
@@ -152,6 +156,14 @@ def _scope(
     if empty:
         raise Usage(f"--{empty[0]} is empty; expected a name")
     return said | {"everything": everything}
+
+
+def _require_sound(door: Door, *, reason: str, principal: str | None) -> None:
+    """What is refused in any case is refused before anybody is asked."""
+    from takeback.client.braking import require_sound
+    from takeback.ledger.braking import FreezeScope
+
+    require_sound(FreezeScope(), reason=reason, principal=door.principal(principal))
 
 
 def _declined(door: Door) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from takeback.cli.calling import Principal
 from takeback.cli.door import door_of
-from takeback.cli.handing import say_answer
+from takeback.cli.handing import RETRIED, say_answer
 from takeback.cli.typed import one_of
 from takeback.model.door import Door as Exit
 
@@ -57,7 +57,7 @@ def retry(
     """
     door = door_of(context)
     answer = door.app().retry(None, ref, principal=door.principal(principal))
-    return say_answer(door, answer, Exit.CLI_DECIDE, wanted="retried")
+    return say_answer(door, answer, Exit.CLI_DECIDE, wanted=RETRIED)
 
 
 def resolve(

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from takeback.cli.door import door_of
-from takeback.cli.failure import DONE, REFUSED, Failure
+from takeback.cli.failure import DONE, REFUSED, Failure, Usage
 from takeback.cli.sheet import columns, field
 from takeback.cli.voice import plain
 
@@ -32,6 +33,7 @@ def check(
     from takeback.catalog.check import check_file
 
     door = door_of(context)
+    _require_readable(file)
     found = check_file(file)
     listed = [{"line": one.line, "message": one.message} for one in found]
     if not found:
@@ -51,6 +53,16 @@ def check(
     if not door.voice.json_wanted:
         door.voice.lines([f"{plain(file)}:{one.line}: {plain(one.message)}" for one in found])
     return failure.say(door.voice)
+
+
+def _require_readable(file: str) -> None:
+    """A file that is not there was typed wrongly, and is no declaration that errs."""
+    try:
+        with Path(file).open("rb"):
+            return
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or "is no path"
+        raise Usage(f"{file!r} can't be read: {reason}; expected a declaration file") from None
 
 
 def list_rows(context: typer.Context) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.cli.asking import approval_lines, doubt_lines
 from takeback.cli.door import Door
-from takeback.cli.failure import DONE, NO_SUCH_REF, SEE_LIST, UNAVAILABLE, exit_of
+from takeback.cli.failure import DONE, NO_SUCH_REF, REFUSED, SEE_LIST, UNAVAILABLE, exit_of
 from takeback.cli.hindering import hindrance_lines
 from takeback.cli.sheet import answer_block, columns, field, full_lines, timeline
 from takeback.cli.voice import plain
@@ -15,6 +15,9 @@ from takeback.model.door import Door as Exit
 
 if TYPE_CHECKING:
     from takeback.model.envelope import Envelope
+
+
+RETRIED = "retried"
 
 
 def say_answer(
@@ -36,6 +39,9 @@ def say_answer(
     everything = hand_over_full(answer, full) if full is not None else None
     is_as_wanted = wanted is not None and lean.get("decided", {}).get("how") == wanted
     code = DONE if is_as_wanted else exit_of(lean.code)
+    if wanted == RETRIED and lean["status"] == "taken_back":
+        # It was tried again once, and taken back since: nothing is tried now.
+        code = REFUSED
     if door.voice.json_wanted:
         document = lean.to_dict()
         door.voice.document(document if everything is None else document | {"full": everything})

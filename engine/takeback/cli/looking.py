@@ -14,7 +14,7 @@ import typer
 
 from takeback.cli.asking import approval_of, can_of, doubt_of
 from takeback.cli.door import Door, door_of
-from takeback.cli.failure import DONE, Usage
+from takeback.cli.failure import DONE, NO_SUCH_REF, Failure, Usage
 from takeback.cli.handing import say_intent, say_list
 from takeback.cli.hindering import hindrances_of
 from takeback.cli.sheet import event_of, field
@@ -81,7 +81,7 @@ def show(
 
     door = door_of(context)
     if is_trace_id(ref):
-        return _show_fault(door, door.ledger().fault(ref))
+        return _find_fault(door, ref)
     app = door.ledger()
     shown = app.show(ref)
     answer = shown.envelope
@@ -92,6 +92,30 @@ def show(
     beside = _beside(shown) | hindrances_of(app, shown)
     say_intent(door, answer, beside, Exit.CLI_SHOW, full=everything)
     return DONE
+
+
+_LOGGED = "with `TAKEBACK_LOG=json`, the event `answered` of this trace_id"
+
+
+def _find_fault(door: Door, trace_id: str) -> int:
+    """The fault, or where else an answer with that trace id is found."""
+    from takeback.model.errors import NoSuchRef
+
+    try:
+        fault = door.ledger().fault(trace_id)
+    except NoSuchRef as problem:
+        return Failure(
+            exit=NO_SUCH_REF,
+            code=problem.code,
+            class_="invalid_request",
+            message=f"no fault is kept under the trace id {trace_id}",
+            hints=(
+                "an answer that names a ref: see `takeback show REF`",
+                f"a refusal that recorded nothing is in the log alone, of who answered: {_LOGGED}",
+            ),
+            status="refused",
+        ).say(door.voice)
+    return _show_fault(door, fault)
 
 
 def _show_fault(door: Door, fault: Fault) -> int:

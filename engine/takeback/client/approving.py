@@ -140,11 +140,8 @@ def _decided(
 def decide_in(context: Context, tx: Tx, ruling: Ruling) -> Envelope:
     """The decision inside an open transaction. What is refused holds no lock any more."""
     entry = find(context, tx, ruling.ref)
-    if ruling.word == YES and is_same(ruling.principal, entry.intent.principal):
-        raise errors.PersonRequired(
-            f"{ruling.principal} has made this call; another person has to approve it"
-        )
     if entry.intent.state is State.AWAITING_APPROVAL:
+        _require_another(ruling, entry.intent)
         with tx.savepoint():
             (taken,) = lock_patiently(context, tx, [entry.intent], ruling.pauses)
             if taken.intent.state is State.AWAITING_APPROVAL and not is_lapsed(
@@ -153,6 +150,14 @@ def decide_in(context: Context, tx: Tx, ruling: Ruling) -> Envelope:
                 return _write(context, tx, ruling, entry, taken)
         entry = find(context, tx, ruling.ref)
     return _tell(context, tx, ruling, entry)
+
+
+def _require_another(ruling: Ruling, intent: Intent) -> None:
+    """Raises PersonRequired where somebody would approve their own call."""
+    if ruling.word == YES and is_same(ruling.principal, intent.principal):
+        raise errors.PersonRequired(
+            f"{ruling.principal} has made this call; another person has to approve it"
+        )
 
 
 def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken) -> Envelope:
@@ -213,6 +218,7 @@ def _tell(context: Context, tx: Tx, ruling: Ruling, entry: Entry) -> Envelope:
     intent, snapshot = entry.intent, _snapshot(tx, entry.intent)
     if snapshot.asked is None:
         raise errors.ApprovalMismatch(f"nobody is asked about {intent.ref}: it needs no approval")
+    _require_another(ruling, intent)
     decided = _decided_before(snapshot, intent)
     if decided.how == _how(ruling):
         seal = decided.seal or snapshot.asked.seal

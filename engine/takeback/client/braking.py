@@ -109,7 +109,7 @@ def freeze(
     UnknownTool and DatabaseUnavailable.
     """
     violations = [] if _is_number(patience_seconds) else [_patience(patience_seconds)]
-    _require(context, scope, reason=reason, principal=principal, more=violations)
+    require_sound(scope, reason=reason, principal=principal, more=violations)
     _require_tool(context, scope)
     made = in_own_transaction(
         context, lambda tx: braking.freeze(tx, scope, reason=reason, by=principal)
@@ -142,8 +142,7 @@ def thaw(
     of a tool that the catalog no longer has. Raises as ``freeze`` does.
     """
     violations = [_violation("rate", shown(rate), f"must be more than 0, and {RATE_MAX:g} at most")]
-    _require(
-        context,
+    require_sound(
         scope,
         reason=reason,
         principal=principal,
@@ -192,14 +191,13 @@ def scope_of(
     return FreezeScope(tenant=context.tenant if tenant is None else tenant, tool=tool, run=run)
 
 
-def _require(
-    context: Context,
-    scope: FreezeScope,
-    *,
-    reason: str,
-    principal: str,
-    more: Sequence[Violation] = (),
+def require_sound(
+    scope: FreezeScope, *, reason: str, principal: str, more: Sequence[Violation] = ()
 ) -> None:
+    """Raises InvalidArguments for what can't be meant, and PersonRequired for an agent.
+
+    For who asks a person before they freeze or thaw: a refusal comes before the question.
+    """
     violations = [*identifier_violations(run=scope.run, principal=principal), *more]
     if not _is_text(reason, REASON_LENGTH_MAX):
         message = f"must be text of 1 to {REASON_LENGTH_MAX} characters"

@@ -61,6 +61,7 @@ def _say(answer: Envelope, door: Door) -> None:
         door=door.value,
         ref=answer.ref,
         status=answer.status,
+        code=answer.code,
         replayed=answer.replayed,
         lean_bytes=size(answer.to_dict()),
         full_bytes=answer.full.byte_count(),

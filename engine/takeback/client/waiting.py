@@ -92,8 +92,13 @@ def look_at_others(context: Context, tx: Tx, request: Request) -> Request:
 
 
 def require_no_cycle(context: Context, tx: Tx, request: Request, twin: Entry) -> None:
-    """Raises InvalidArguments when this repeat would have its own intent wait for itself."""
+    """Raises InvalidArguments when this repeat would have its own intent wait for itself, and
+    NoSuchRef where it names what there never was: refs stay, so a true repeat names none.
+    """
     own, wanted = twin.intent.ref, request.command.after
+    for ref in wanted:
+        if ref not in twin.intent.after:
+            find(context, tx, ref)
     if own in wanted:
         raise errors.InvalidArguments([_cycle(own, f"{own} is this very call")])
     seen: set[str] = set()

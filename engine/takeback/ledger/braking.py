@@ -41,6 +41,27 @@ RETURNING f.number, f.tenant, f.tool, f.run, f.reason, f.frozen_by, takeback.mic
 """),
 )
 
+SAME_FREEZE = Statement(
+    name="same_freeze",
+    sentence="Reads the freeze in force that says exactly the same, if there is one.",
+    index="freezes_in_force",
+    lock="none",
+    text=text(f"""
+SELECT {_COLUMNS} FROM takeback.freezes AS f
+WHERE f.thawed_at IS NULL AND {_SAME}
+  AND f.reason = CAST(:reason AS text) AND f.frozen_by = CAST(:by AS text)
+ORDER BY f.number LIMIT 1
+"""),
+)
+
+FREEZE_TURN = Statement(
+    name="freeze_turn",
+    sentence="Waits for whoever else is writing a freeze down.",
+    index=None,
+    lock="the turn of freezes, (31418, 3)",
+    text=text("SELECT pg_advisory_xact_lock(31418, 3)::text"),
+)
+
 THAW = Statement(
     name="thaw",
     sentence="Ends every freeze of exactly this scope.",
@@ -165,8 +186,13 @@ class Holding:
 
 
 def freeze(tx: Tx, scope: FreezeScope, *, reason: str, by: str) -> Freeze:
-    """Stops ``scope``, from the commit on."""
-    return _freeze(tx.row(FREEZE, _scoped(scope) | {"reason": reason, "by": by}))
+    """Stops ``scope``, from the commit on. Said twice by one person with one reason it is one
+    freeze: a repeat, whose answer was lost, answers with the first.
+    """
+    said = _scoped(scope) | {"reason": reason, "by": by}
+    tx.rows(FREEZE_TURN, {})
+    rows = tx.rows(SAME_FREEZE, said)
+    return _freeze(rows[0] if rows else tx.row(FREEZE, said))
 
 
 def thaw(tx: Tx, scope: FreezeScope, *, reason: str, by: str) -> list[Freeze]:
