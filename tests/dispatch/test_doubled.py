@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from takeback.cli.asking import can_of, doubt_of
+from takeback.model.errors import NotDispatched
 from tests.dispatch.halt import Halt
 from tests.dispatch.office import Office, World
 from tests.dispatch.test_reconciler import causes, drain, in_doubt, lost, reconcile
@@ -174,3 +175,89 @@ def test_a_repeat_that_was_made_in_time_is_replayed_although_the_first_is_in_dou
     again = office.call(None, "hold_letter", {"to": "dana"}, repeat_of=ref)
 
     assert (again.ref, again.replayed) == (second.ref, True)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arrived", "event"),
+    [
+        ("send_letter", True, "intent_parked"),
+        ("pay", True, "repeated_in_doubt"),
+        ("wire", True, "doubt_ended"),
+        ("wire", False, "doubt_ended"),
+    ],
+)
+def test_the_log_says_of_a_doubt_only_that_it_ended_where_it_has(
+    tool, arrived, event, office, world, clock, caplog
+):
+    caplog.set_level("INFO", "takeback")
+    in_doubt(office, world, clock, tool, arrived=arrived)
+    reconcile(office)
+
+    events = ("intent_parked", "repeated_in_doubt", "doubt_ended")
+    said = [r.getMessage() for r in caplog.records]
+    assert [one for one in events if any(f"'event': '{one}'" in line for line in said)] == [event]
+
+
+def test_why_each_attempt_ended_is_kept_for_persons_and_no_answer_has_it(office, world, clock):
+    def down(called: Any) -> Any:
+        raise NotDispatched("no route\x00 to host")
+
+    world.on["send_letter"] = down
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref or ""
+    drain(office, clock)
+    clock.advance(600)
+    world.on["send_letter"] = lost(world, arrived=True)
+    drain(office, clock)
+
+    shown = office.show(ref)
+    assert [(one.number, one.became) for one in shown.attempts] == [
+        (1, "deferred"),
+        (2, "in_doubt"),
+    ]
+    assert [shown.reasons[n].kind.rpartition(".")[2] for n in (1, 2)] == [
+        "NotDispatched",
+        "OutcomeUnknown",
+    ]
+    assert shown.reasons[1].details.startswith("no route\\u0000 to host\n")
+    for told in (
+        office.status(ref),
+        shown.envelope,
+        office.call(None, "send_letter", {"to": "dana"}),
+    ):
+        assert "route" not in told.to_json() and "cut" not in told.to_json()
+    assert office.verify().problems == ()
+
+
+def test_a_reason_that_can_not_be_kept_changes_no_outcome(office, world, clock, database_url):
+    world.on["send_letter"] = lost(world, arrived=True)
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref or ""
+    with psycopg.connect(database_url) as tx:
+        tx.execute("ALTER TABLE takeback.faults RENAME COLUMN details TO renamed")
+    drain(office, clock)
+    with psycopg.connect(database_url) as tx:
+        tx.execute("ALTER TABLE takeback.faults RENAME COLUMN renamed TO details")
+
+    shown = office.show(ref)
+    assert (office.state(ref), shown.reasons, shown.attempts[0].cause) == (
+        "in_doubt",
+        {},
+        "outcome_unknown",
+    )
+
+
+def test_when_it_was_found_out_is_not_called_when_it_happened(office, world, clock):
+    """Days may lie between the two."""
+    said = parked(office, world, clock)
+    office.resolve(None, said, "succeeded", principal="robin")
+    found = in_doubt(office, world, clock, "wire", arrived=True)
+    assert reconcile(office) == ["succeeded"]
+    plain = office.call(None, "send_letter", {"to": "mo"}).ref or ""
+    drain(office, clock)
+
+    for ref, words in (
+        (said, "has happened, as robin said at"),
+        (found, "has happened, as was found out at"),
+        (plain, "happened at"),
+    ):
+        for told in (office.restore(None, ref), office.amend(None, ref, {"note": "x"})):
+            assert told.code == "too_late" and f"{ref} {words}" in told.error["message"]

@@ -15,6 +15,7 @@ from takeback.model.errors import (
     DatabaseUnavailable,
     InvalidReference,
     NotDispatched,
+    NotRestorable,
     OutcomeUnknown,
     Rejected,
 )
@@ -100,25 +101,28 @@ def test_what_never_got_through_is_tried_again_and_given_up_after_so_many(
 
 
 @pytest.mark.parametrize(
-    ("problem", "becomes", "traced"),
+    ("problem", "event", "traced"),
     [
-        (NotDispatched("refused"), "deferred", False),
-        (Rejected("never"), "failed", False),
-        (OutcomeUnknown("cut off"), "in_doubt", True),
+        (NotDispatched("refused"), "attempt_refused", False),
+        (Rejected("never"), "attempt_refused", False),
+        (OutcomeUnknown("cut off"), "attempt_in_doubt", False),
+        (RuntimeError("a mistake"), "attempt_broke", True),
+        (NotRestorable("a mistake"), "attempt_broke", True),
     ],
-    ids=["not dispatched", "rejected", "unknown"],
+    ids=["not dispatched", "rejected", "unknown", "broke", "means nothing here"],
 )
-def test_what_a_handler_proved_is_logged_without_a_traceback(
-    problem, becomes, traced, office, world, clock, caplog
+def test_what_a_handler_says_is_logged_as_what_it_is_and_only_what_it_did_not_with_a_traceback(
+    problem, event, traced, office, world, clock, caplog
 ):
     caplog.set_level("INFO", "takeback")
     world.on["send_letter"] = raising(problem)
-    office.call(None, "send_letter", {"to": "dana"})
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
     drain(office, clock)
-    (said,) = [r.getMessage() for r in caplog.records if "attempt_refused" in r.getMessage()]
-    assert becomes in said
-    assert str(problem) in said
+    (said,) = [r.getMessage() for r in caplog.records if "'event': 'attempt_" in r.getMessage()]
+    assert f"'event': '{event}'" in said and str(problem) in said
     assert ("Traceback" in said) is traced
+    reason = office.show(ref or "").reasons[1]
+    assert reason.details.startswith(f"{problem}\n\n") and reason.trace_id in said
 
 
 def test_a_provider_that_sheds_load_is_asked_ever_later_and_no_model_hears_of_it(

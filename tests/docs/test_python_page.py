@@ -129,7 +129,7 @@ def written_fields() -> set[str]:
         finding.found,
         finding._aggregates,
         restoring._already,
-        amendment.with_amendment,
+        amendment.said_of,
     )
     for source in sources:
         for node in ast.walk(ast.parse(inspect.getsource(source))):

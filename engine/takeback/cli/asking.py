@@ -84,7 +84,7 @@ def approval_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str
     yield field("deny", f"takeback {app_option}deny {ref} --reason '...'")
 
 
-_IN_DOUBT = {
+IN_DOUBT = {
     "exception": "its attempt ended in an exception",
     "outcome_unknown": "nobody could say what became of its attempt",
     "timed_out": "its attempt took too long",
@@ -97,6 +97,7 @@ _IN_DOUBT = {
     "contradicted": "a late answer denies what was decided",
     "person": "a person has stopped it",
 }
+"""Why nobody knows, or why it was left to a person, by the word of the event."""
 
 
 def doubt_of(shown: Shown) -> dict[str, Any] | None:
@@ -162,7 +163,7 @@ def doubt_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
         yield field("because", "whether it was taken back is in doubt")
         yield field("see", f"takeback {app_option}show {doubt['restore']}")
     elif doubt is not None:
-        yield field("because", _IN_DOUBT.get(doubt["cause"], doubt["cause"]))
+        yield field("because", IN_DOUBT.get(doubt["cause"], doubt["cause"]))
         yield field("since", doubt["since"])
         yield from _parked(doubt)
     for verb in document["can"]:
@@ -184,10 +185,10 @@ def _stops(state: str) -> str:
 def _parked(doubt: Mapping[str, Any]) -> Iterable[str]:
     """Why and when it was left to a person, where that is not the doubt itself."""
     parked = doubt["parked"]
-    if parked is None or parked["at"] == doubt["since"]:
+    if parked is None or (parked["cause"] == doubt["cause"] and not parked["by"]):
         return
     by = f" by {parked['by']}" if parked["by"] else ""
-    why = "" if parked["by"] else f": {_IN_DOUBT.get(parked['cause'], parked['cause'])}"
+    why = "" if parked["by"] else f": {IN_DOUBT.get(parked['cause'], parked['cause'])}"
     yield field("parked", f"{by} at {parked['at']}{why}".strip())
 
 

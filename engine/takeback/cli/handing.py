@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from takeback.cli.asking import approval_lines, doubt_lines
+from takeback.cli.attempt import attempt_lines
 from takeback.cli.door import Door
 from takeback.cli.failure import DONE, NO_SUCH_REF, REFUSED, SEE_LIST, UNAVAILABLE, exit_of
 from takeback.cli.hindering import hindrance_lines
@@ -90,8 +91,13 @@ def say_intent(
     lines += hindrance_lines(document, door.app_option)
     lines += approval_lines(document, door.app_option)
     lines += doubt_lines(document, door.app_option)
+    lines += attempt_lines(document, door.app_option)
     lines += full_lines(document.get("bodies", {}))
-    door.voice.lines([*lines, "", *timeline(door.voice, document["events"])])
+    door.voice.lines([*lines, "", *_timeline(door, document)])
+
+
+def _timeline(door: Door, document: Mapping[str, Any]) -> list[str]:
+    return timeline(door.voice, document["events"], document.get("waited_for"))
 
 
 def say_list(door: Door, found: Sequence[dict[str, Any]], leaves_at: Exit) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from takeback.cli.asking import approval_of, can_of, doubt_of
+from takeback.cli.attempt import attempts_told, verdict_of
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, NO_SUCH_REF, Failure, Usage
 from takeback.cli.handing import say_intent, say_list
@@ -149,6 +150,8 @@ def _beside(shown: Shown) -> dict[str, Any]:
         "approval": approval_of(shown),
         "doubt": doubt_of(shown),
         "can": can_of(shown),
+        "verdict": verdict_of(shown),
+        "attempts": attempts_told(shown),
         "events": [event_of(stored, intent.ref) for stored in shown.events],
     }
 

@@ -88,7 +88,10 @@ def field(label: str, text: object) -> str:
 def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> list[str]:
     """The lean answer of a call, as people read it."""
     status = str(answer["status"])
-    head = voice.strong(status, _COLOR_OF.get(status, "bad"))
+    decided = answer.get("decided") or {}
+    is_ruled = decided.get("how") in _RULED
+    color = "good" if is_ruled else _COLOR_OF.get(status, "bad")
+    head = voice.strong(status, color)
     if answer.get("ref"):
         head = f"{head}  {answer['ref']}"
     was_said = "decided before" if answer.get("decided") else "an answer given before"
@@ -96,12 +99,15 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
     if answer.get("summary"):
         lines.append(f"  {plain(answer['summary'])}")
     lines += _found(answer)
-    if answer.get("error"):
+    if is_ruled:
+        lines += _ruled(answer, app_option)
+    elif answer.get("error"):
         lines += _error(answer["error"], app_option)
     lines += _affected(answer)
     lines += _foretold(answer)
     lines += _waiting(answer, app_option)
     lines += _replay(answer)
+    lines += _amendment(answer)
     lines += restore_lines(answer, app_option)
     if answer.get("error") and answer.get("trace_id"):
         lines.append(field("trace", answer["trace_id"]))
@@ -189,6 +195,36 @@ def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
         yield field("redone by", answer["redone_by"].get("ref"))
 
 
+def _amendment(answer: Mapping[str, Any]) -> Iterable[str]:
+    if answer.get("amends"):
+        yield field("in place of", answer["amends"])
+    if answer.get("amended_by"):
+        yield field("stands as", answer["amended_by"]["ref"])
+
+
+_RULED = {
+    "retried": "is tried again",
+    "succeeded": "has happened",
+    "failed": "did not happen",
+    "unknown": "nobody knows",
+}
+"""What a person has said of what nobody else can end."""
+
+
+def _ruled(answer: Mapping[str, Any], app_option: str) -> Iterable[str]:
+    """What a person has decided, and what they can do next: no refusal, whatever became of it."""
+    decided, ref = answer["decided"], shlex.quote(answer["ref"])
+    said = f"takeback {app_option}"
+    yield field("decided", f"{_RULED[decided['how']]}: {decided['by']} at {decided['at']}")
+    if answer["status"] == "refused":
+        yield field("try again", f"{said}retry {ref}")
+        yield field("once more", f"the same call with --repeat-of {answer['ref']}")
+    elif answer["status"] == "in_doubt":
+        yield field("see", f"{said}show {ref}")
+    elif answer["status"] == "scheduled" and answer.get("restore") is None:
+        yield field("stop it", f"{said}resolve {ref} --as unknown")
+
+
 def restore_lines(answer: Mapping[str, Any], app_option: str) -> Iterable[str]:
     """The command that takes it back, ready to be pasted, or why there is none."""
     call = answer.get("restore")
@@ -211,15 +247,57 @@ def _error(error: Mapping[str, Any], app_option: str) -> Iterable[str]:
         yield f"  - {_violation(one)}"
     call = error.get("next_call")
     if call:
-        arguments = shlex.quote(json.dumps(call["arguments"], ensure_ascii=False))
-        yield field("try", f"takeback {app_option}call {call['tool']} --args {arguments}")
-    elif error.get("alternatives"):
-        yield field("there is", ", ".join(_value(one) for one in error["alternatives"]))
+        yield field("try", f"takeback {app_option}{_typed(call)}")
+    for number, line in enumerate(_alternatives(error.get("alternatives", ()), app_option)):
+        yield field("there is" if number == 0 else "", line)
     wait = error.get("retry_after_s")
     if wait is not None and error["code"] == "database_unavailable" and wait >= PERSON_SECONDS:
         yield field("again", "once an operator has done that: waiting doesn't help")
     elif wait is not None:
         yield field("again", f"in {wait} s")
+
+
+def _typed(call: Mapping[str, Any]) -> str:
+    """A call as it is typed.
+
+    >>> _typed({"tool": "restore", "arguments": {"ref": "pay-7F3K9QDM"}})
+    'restore pay-7F3K9QDM'
+    >>> _typed({"tool": "preview", "arguments": {"tool": "pay", "arguments": {}}})
+    "preview pay --args '{}'"
+    """
+    tool, arguments = call["tool"], call["arguments"]
+    if tool == RESTORE and arguments.keys() == {"ref"}:
+        return f"{RESTORE} {shlex.quote(arguments['ref'])}"
+    verb = "call"
+    if tool == "preview" and {"tool", "arguments"} <= arguments.keys():
+        verb, tool, arguments = "preview", arguments["tool"], arguments["arguments"]
+    given = shlex.quote(json.dumps(arguments, ensure_ascii=False))
+    return f"{verb} {shlex.quote(tool)} --args {given}"
+
+
+_STEPS = {
+    "resolve": "resolve {ref} --as succeeded|failed",
+    "retry": "retry {ref}",
+    "amend": "amend {ref} --args '...'",
+}
+"""How a verb is typed that an alternative names, with the ref that it is about."""
+
+
+def _alternatives(alternatives: Sequence[Any], app_option: str) -> Iterable[str]:
+    """Names on one line, and whatever is longer on one of its own."""
+    names = [_value(one) for one in alternatives if isinstance(one, str) and " " not in one]
+    if names:
+        yield ", ".join(names)
+    for one in alternatives:
+        if isinstance(one, Mapping):
+            verb = next((verb for verb in _STEPS if verb in one), None)
+            if verb is None:
+                yield _pairs(one)
+            else:
+                step = _STEPS[verb].format(ref=shlex.quote(str(one[verb])))
+                yield f"takeback {app_option}{step}"
+        elif not isinstance(one, str) or " " in one:
+            yield _value(one)
 
 
 # The sentence has it, or a program wants it; what is left are the values of either side, and
@@ -283,20 +361,28 @@ def instant_text(micros: int) -> str:
 
 # Said elsewhere on the same page, or for machines alone.
 _UNTOLD = frozenset(
-    {"ref", "tool", "key", "arguments", "affected", "result", "error", "body", "saw", "reason"}
+    {
+        *("ref", "tool", "key", "arguments", "affected", "result", "error", "body", "saw"),
+        *("reason", "waited_for"),
+    }
 )
 # Fields in microseconds that are no instants.
 _SPANS = frozenset({"window_us", "approval_us"})
 
 
-def timeline(voice: Voice, events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The events of one intent, one a row."""
+def timeline(
+    voice: Voice, events: Sequence[Mapping[str, Any]], waited_for: Mapping[str, Any] | None = None
+) -> list[str]:
+    """The events of one intent, one a row; ``waited_for`` is what one of them has a digest of."""
+    other = {} if waited_for is None else {"other": waited_for["ref"]}
     rows = [
         (
             str(event["version"]),
             str(event["at"]),
             str(event["kind"]).removeprefix("intent."),
-            ", ".join(_told(event["payload"])),
+            ", ".join(
+                _told(event["payload"] | (other if "waited_for" in event["payload"] else {}))
+            ),
         )
         for event in events
     ]

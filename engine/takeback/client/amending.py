@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from takeback.catalog.registry import Bound
-from takeback.client.amendment import amended_by
+from takeback.client.amendment import amended_by, with_amendment
 from takeback.client.calling import call_in
 from takeback.client.context import Context
 from takeback.client.course import Course
@@ -183,7 +183,7 @@ def _again(context: Context, tx: Tx, ask: Ask, later: Entry, merged: Mapping[str
         replay=None if own else Replay(),
         hindrance=later.hindrance,
     )
-    return told.amended({"amends": first.ref})
+    return with_amendment(tx, later.intent, told)
 
 
 def _standing(context: Context, tx: Tx, entry: Entry) -> Entry:
@@ -212,7 +212,7 @@ def _amend(context: Context, tx: Tx, ask: Ask, merged: Mapping[str, Any]) -> Env
         summary=f"{first.ref} never happens as it was said: it stands anew as {anew.ref}.",
     )
     finish_restore(context, tx, ask, own, done, extra={"amended": {"ref": anew.ref}})
-    return anew.amended({"amends": first.ref})
+    return with_amendment(tx, find(context, tx, anew.ref).intent, anew)
 
 
 def _request(context: Context, ask: Ask, first: Intent, merged: Mapping[str, Any]) -> Request:

@@ -28,6 +28,8 @@ Answer = TypeVar("Answer")
 DETAILS_LENGTH_MAX = 20_000
 """Of a longer traceback the beginning and the end are kept: where it was, and what it says."""
 
+UNWRITABLE = "it can't be written down"
+
 KEPT_MAX = 10
 """Of one request, so many are kept; all of them are logged."""
 
@@ -114,7 +116,6 @@ def note_breakage(
     course = context.course
     if course is None:
         return
-    details = try_face(_details, problem)
     course.breakages.append(
         Breakage(
             trace_id=trace_id,
@@ -122,10 +123,21 @@ def note_breakage(
             run=_short(course.run),
             principal=_short(course.principal),
             effect=effect,
-            kind=f"{type(problem).__module__}.{type(problem).__qualname__}",
-            details="it can't be written down" if isinstance(details, Broke) else details,
+            kind=kind_of(problem),
+            details=details_of(problem),
         )
     )
+
+
+def kind_of(problem: BaseException) -> str:
+    """The class of an exception, with its module."""
+    return f"{type(problem).__module__}.{type(problem).__qualname__}"
+
+
+def details_of(problem: BaseException) -> str:
+    """Its traceback with every cause, as it can be shown and stored, and not too long."""
+    details = try_face(_details, problem)
+    return UNWRITABLE if isinstance(details, Broke) else str(details)
 
 
 def _details(problem: BaseException) -> str:

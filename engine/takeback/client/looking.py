@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, final
 
-from takeback.client.amendment import with_amendment
+from takeback.client.amendment import Amendment, amendments, said_of, with_amendment
 from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
@@ -19,15 +19,21 @@ from takeback.declare import Tool, Wording
 from takeback.ledger import faults, reading
 from takeback.ledger.barrier import Page, read_log
 from takeback.ledger.faults import Fault
+from takeback.ledger.other import Named
 from takeback.ledger.reading import Entry, Stored
 from takeback.ledger.transaction import Tx
 from takeback.model.approval import Asked, Decided, asked, decided
+from takeback.model.attempt import Tried, attempt_trace, attempts_of
 from takeback.model.envelope import Envelope, answer
 from takeback.model.errors import NoSuchRef, TakebackError, UnknownTool
+from takeback.model.intent import Intent
 from takeback.model.moment import iso
 from takeback.model.ref import beginnings, is_wellformed, nearest, normalise
 
 NEAREST_LOOKED_AT = 200
+ATTEMPTS_SHOWN_MAX = 20
+"""Of so many of the last attempts it is told what ended them."""
+
 BARRIER_PATIENCE = 40
 BARRIER_PAUSE_SECONDS = 0.025
 """Forty looks of 25 ms: a reader waits a second for appenders before it says who holds it back."""
@@ -38,20 +44,34 @@ class Shown:
     """One intent whole: its lean envelope, its place in the lifecycle and its timeline.
 
     For operators. It has the stored bodies, so it can't be turned into text, JSON or a pickle as it
-    is; ``envelope.full`` has what may be disclosed at a door.
+    is; ``envelope.full`` has what may be disclosed at a door. ``reasons`` are what ended the last
+    attempts, by number, as far as a handler raised something and it is kept still.
     """
 
-    __slots__ = ("entry", "envelope", "events")
+    __slots__ = ("entry", "envelope", "events", "reasons")
 
-    def __init__(self, *, envelope: Envelope, entry: Entry, events: Sequence[Stored]) -> None:
+    def __init__(
+        self,
+        *,
+        envelope: Envelope,
+        entry: Entry,
+        events: Sequence[Stored],
+        reasons: Mapping[int, Fault],
+    ) -> None:
         self.envelope = envelope
         self.entry = entry
         self.events = events
+        self.reasons = reasons
 
     @property
     def asked(self) -> Asked | None:
         """What a person was asked about it last; None where nobody was."""
         return asked([stored.fact() for stored in self.events])
+
+    @property
+    def attempts(self) -> Sequence[Tried]:
+        """Its attempts, as the log tells them."""
+        return attempts_of(stored.fact() for stored in self.events)
 
     @property
     def decided(self) -> Decided | None:
@@ -129,7 +149,14 @@ def show(context: Context, tx: Tx, ref: str) -> Shown:
     told = answer(entry.intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
     envelope = with_amendment(tx, entry.intent, told)
     events = reading.history(tx, context.tenant, entry.intent.id)
-    return Shown(envelope=envelope, entry=entry, events=events)
+    return Shown(envelope=envelope, entry=entry, events=events, reasons=_reasons(tx, entry.intent))
+
+
+def _reasons(tx: Tx, intent: Intent) -> Mapping[int, Fault]:
+    last = range(max(intent.attempt - ATTEMPTS_SHOWN_MAX, 0) + 1, intent.attempt + 1)
+    traces = {attempt_trace(intent.id, number): number for number in last}
+    found = faults.read_faults(tx, intent.tenant, [*traces]) if traces else {}
+    return {traces[trace]: fault for trace, fault in found.items()}
 
 
 def find_fault(context: Context, tx: Tx, trace_id: str) -> Fault:
@@ -144,15 +171,17 @@ def find_fault(context: Context, tx: Tx, trace_id: str) -> Fault:
 
 
 def is_trace_id(text: str) -> bool:
-    """Whether it looks like the trace id of an answer, and so like no ref.
+    """Whether it looks like the trace id of an answer or an attempt, and so like no ref.
 
     >>> is_trace_id("5d2d3aa4dd82c1b8"), is_trace_id("update_ticket-7F3K9QDM")
     (True, False)
+    >>> is_trace_id("5d2d3aa4dd82c1b8-2")
+    True
     """
     return _TRACE_ID.fullmatch(text.strip()) is not None
 
 
-_TRACE_ID = re.compile(r"[0-9a-fA-F]{16}")
+_TRACE_ID = re.compile(r"[0-9a-fA-F]{16}(-[1-9][0-9]{0,5})?")
 
 
 def list_intents(
@@ -179,12 +208,14 @@ def list_intents(
         age_us=None if age is None else age // timedelta(microseconds=1),
         limit=limit,
     )
-    return [_line(context, entry) for entry in entries]
+    found = amendments(tx, [entry.intent for entry in entries])
+    return [_line(context, entry, found) for entry in entries]
 
 
-def _line(context: Context, entry: Entry) -> dict[str, Any]:
+def _line(context: Context, entry: Entry, found: Mapping[Named, Amendment]) -> dict[str, Any]:
     intent = entry.intent
-    lean = answer(intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
+    told = answer(intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
+    lean = said_of(found, intent, told)
     return {
         "ref": intent.ref,
         "tool": intent.tool,

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from takeback.client import local
-from takeback.client.amendment import amended_by
+from takeback.client.amendment import with_amendment
 from takeback.client.context import Context
 from takeback.client.looking import find
 from takeback.client.refusing import refuse_conflict
@@ -80,8 +80,7 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
     told = answer(first, tool, twin.bodies, replay=replay, hindrance=twin.hindrance)
-    later = amended_by(tx, first)
-    return told.amended({"amended_by": {"ref": later}}) if later else told
+    return with_amendment(tx, first, told)
 
 
 def _differences(tool: Tool, twin: Entry, request: Request) -> tuple[Difference, ...]:

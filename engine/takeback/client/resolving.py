@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from takeback.client.amendment import with_amendment
 from takeback.client.body import outcome_body, refusal_body
 from takeback.client.calling import BUSY_PAUSES
 from takeback.client.context import Context
@@ -202,7 +203,7 @@ def _write(
     ruling.written.append(intent.version)
     after = find(context, tx, ruling.ref)
     ruled = Ruled(how=ruling.word, by=ruling.principal, at=taken.now, version=intent.version)
-    return _tell(context, ruling, after, ruled, replay=None)
+    return _tell(context, tx, ruling, after, ruled, replay=None)
 
 
 def _stopped(ruling: _Ruling, taken: Taken) -> Sequence[events.Event]:
@@ -274,11 +275,11 @@ def _told_before(context: Context, tx: Tx, ruling: _Ruling, entry: Entry) -> Env
     if ruled is None:
         return None
     if ruled.version in ruling.written:
-        return _tell(context, ruling, entry, ruled, replay=None)
+        return _tell(context, tx, ruling, entry, ruled, replay=None)
     if is_open(ruling.word, entry.intent):
         return None
     if ruled.how == ruling.word:
-        return _tell(context, ruling, entry, ruled, replay=Replay())
+        return _tell(context, tx, ruling, entry, ruled, replay=Replay())
     said = f"{ruled.by} {_DIFFERS[ruled.how]} at {clock(ruled.at, entry.now)}"
     raise errors.WrongState(
         f"{said}; {what_it_is(entry.intent)}", alternatives=steps_for(entry.intent)
@@ -333,7 +334,7 @@ def _require_latest(tx: Tx, ruling: _Ruling, intent: Intent) -> None:
 
 
 def _tell(
-    context: Context, ruling: _Ruling, entry: Entry, ruled: Ruled, *, replay: Replay | None
+    context: Context, tx: Tx, ruling: _Ruling, entry: Entry, ruled: Ruled, *, replay: Replay | None
 ) -> Envelope:
     told = answer(
         entry.intent,
@@ -343,4 +344,5 @@ def _tell(
         replay=replay,
         hindrance=entry.hindrance,
     )
+    told = with_amendment(tx, entry.intent, told)
     return told.amended({"decided": {"how": ruled.how, "by": ruled.by, "at": iso(ruled.at)}})

@@ -70,12 +70,12 @@ def too_late(original: Entry, tool: Tool) -> errors.TooLate:
         )
     if intent.state in (State.SUCCEEDED, State.RESTORE_FAILED) and reverses:
         return errors.TooLate(
-            f"{intent.ref} happened at {_settled(original)}; restore it, and call again",
+            f"{intent.ref} {_happened(original)}; restore it, and call again",
             next_call=back,
         )
     if intent.state in (State.SUCCEEDED, State.RESTORE_FAILED):
         return errors.TooLate(
-            f"{intent.ref} happened at {_settled(original)} and can't be taken back",
+            f"{intent.ref} {_happened(original)} and can't be taken back",
             alternatives=["tell the user, or make another call that puts it right", *leaves],
         )
     return errors.TooLate(f"{intent.ref} can't be changed any more: {_stands(intent)}")
@@ -109,8 +109,15 @@ def require_no_drift(drifted: Any, ref: str) -> None:
     )
 
 
-def _settled(entry: Entry) -> str:
-    return clock(entry.intent.settled_at or entry.intent.recorded_at, entry.now)
+def _happened(entry: Entry) -> str:
+    """When it happened, or when that was found out: of what was in doubt nobody knows more."""
+    result = entry.bodies.get("result") or {}
+    at = clock(entry.intent.settled_at or entry.intent.recorded_at, entry.now)
+    if result.get("by"):
+        return f"has happened, as {result['by']} said at {at},"
+    return (
+        f"has happened, as was found out at {at}," if result.get("found") else f"happened at {at}"
+    )
 
 
 def _steps(intent: Intent) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from takeback.client.context import Context
 from takeback.dispatch.ends import Ends
 from takeback.dispatch.executor import Ended, Executor
-from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome
+from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome, reason_of
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.performer import Performer
 from takeback.dispatch.renewer import Renewer, Running
@@ -285,7 +285,7 @@ class Crew:
             return [Ended(work=task.work, outcome=INTERRUPTED)]
         if begun is None:
             return []
-        outcome = Outcome(kind="in_doubt", cause="exception")
+        outcome = Outcome(kind="in_doubt", cause="exception", reason=reason_of(problem))
         return [Ended(work=begun, outcome=outcome, is_late=is_late)]
 
     def _let_go(self, task: Task) -> Work | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
@@ -22,6 +23,7 @@ from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
 from takeback.model import errors
+from takeback.model.attempt import attempt_trace
 from takeback.model.decide import decide
 from takeback.model.intent import State, why_not_begin
 
@@ -86,19 +88,24 @@ class Executor:
             answer = try_face(work.face, work.given, work.attempt())
         except errors.TakebackError as problem:
             outcome = of_refusal(problem)
-            # What a handler proved is told in its own words; only what it didn't wants a traceback.
-            unproved = problem if outcome.kind == "in_doubt" else None
-            logger.info(
-                "attempt_refused",
-                ref=work.intent.ref,
-                becomes=outcome.kind,
-                reason=str(problem),
-                exc_info=unproved,
-            )
+            self._log(work, problem, outcome)
             return outcome
         if isinstance(answer, Broke):
-            logger.error("attempt_broke", ref=work.intent.ref, exc_info=answer.problem)
+            logger.error("attempt_broke", **_named(work), exc_info=answer.problem)
         return of_answer(answer)
+
+    def _log(self, work: Work, problem: errors.TakebackError, outcome: Outcome) -> None:
+        """What a handler says of its attempt is told in its own words; what says nothing of it
+        wants a traceback.
+        """
+        if isinstance(problem, errors.OutcomeUnknown):
+            logger.warning("attempt_in_doubt", **_named(work), reason=str(problem))
+        elif outcome.kind == "in_doubt":
+            logger.error("attempt_broke", **_named(work), exc_info=problem)
+        else:
+            logger.info(
+                "attempt_refused", **_named(work), becomes=outcome.kind, reason=str(problem)
+            )
 
     def _needed(self, work: Work) -> float:
         """How much of a lease has to be left: all of the attempt, or enough to renew it."""
@@ -135,6 +142,15 @@ class Executor:
         events = decide(taken.intent, command, taken.now)
         (intent,) = append(tx, [Change(taken=taken, events=events)])
         return work.with_intent(intent) if cause is None else None
+
+
+def _named(work: Work) -> dict[str, Any]:
+    intent = work.intent
+    return {
+        "ref": intent.ref,
+        "attempt": intent.attempt,
+        "trace_id": attempt_trace(intent.id, intent.attempt),
+    }
 
 
 def is_begun(work: Work, taken: Taken) -> bool:

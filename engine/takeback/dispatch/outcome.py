@@ -8,12 +8,13 @@ it in doubt.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Literal, assert_never
 
-from takeback.client.body import count_of, outcome_body, refusal_body
-from takeback.client.face import Broke, performed
+from takeback.client.body import count_of, outcome_body, refusal_body, words
+from takeback.client.face import Broke, performed, try_face
+from takeback.client.faulting import UNWRITABLE, details_of, kind_of
 from takeback.declare import Keyed, Remote, Tool
 from takeback.model import command as commands
 from takeback.model import errors
@@ -29,6 +30,32 @@ DOUBLINGS_MAX = 30
 """More would only overflow: the ceiling is reached long before."""
 
 
+MESSAGE_LENGTH_MAX = 300
+"""Of what an exception says so much is told on a line; its traceback has the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """What ended an attempt, for operators alone: the exception's class, its own words on one line,
+    and its traceback.
+    """
+
+    kind: str
+    message: str
+    details: str
+
+
+def reason_of(problem: BaseException) -> Reason:
+    """The reason behind what a handler raised."""
+    said = try_face(str, problem)
+    message = " ".join(words(UNWRITABLE if isinstance(said, Broke) else said).split())
+    return Reason(
+        kind=kind_of(problem),
+        message=message[:MESSAGE_LENGTH_MAX],
+        details=details_of(problem),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The end of one attempt: the kind, and the body that is stored beside its event.
@@ -36,6 +63,7 @@ class Outcome:
     ``interrupted`` is an attempt that was claimed, perhaps begun, and never called; ``settled`` one
     that was written down together with its effect. Of the intent's attempts ``attempts`` count
     towards what its row allows (None: all); one that ``is_spared`` met an outage, and doesn't.
+    ``reason`` is what the handler raised, where it did.
     """
 
     kind: Literal["succeeded", "failed", "deferred", "in_doubt", "interrupted", "settled"]
@@ -46,6 +74,7 @@ class Outcome:
     retry_after_s: float | None = None
     attempts: int | None = None
     is_spared: bool = False
+    reason: Reason | None = field(default=None, compare=False)
 
     @property
     def word(self) -> str:
@@ -64,13 +93,17 @@ SETTLED = Outcome(kind="settled")
 def of_answer(answer: object) -> Outcome:
     """The outcome behind what a face answered, or ``Broke``."""
     if isinstance(answer, Broke):
-        return Outcome(kind="in_doubt", cause="exception")
+        return Outcome(kind="in_doubt", cause="exception", reason=reason_of(answer.problem))
     done = performed(answer)
     return Outcome(kind="succeeded", body=outcome_body(done), affected_count=count_of(done))
 
 
 def of_refusal(problem: errors.TakebackError) -> Outcome:
     """The outcome that a handler proved by what it raised."""
+    return replace(_of_refusal(problem), reason=reason_of(problem))
+
+
+def _of_refusal(problem: errors.TakebackError) -> Outcome:
     match problem:
         case errors.NotDispatched():
             return Outcome(kind="deferred", retry_after_s=problem.retry_after_s)
@@ -95,14 +128,15 @@ def given_up(outcome: Outcome, intent: Intent, tool: Tool) -> Outcome:
     effect = tool.effect
     is_keyed = isinstance(effect, Remote) and isinstance(effect.upstream, Keyed)
     if outcome.kind == "failed" and intent.attempts_unknown and not is_keyed:
-        return Outcome(kind="in_doubt", cause="outcome_unknown")
+        return Outcome(kind="in_doubt", cause="outcome_unknown", reason=outcome.reason)
     attempts_max = effect.attempts_max if isinstance(effect, Remote) else 1
     attempts = outcome.attempts or intent.attempt
     if outcome.kind != "deferred" or outcome.is_spared or attempts < attempts_max:
         return outcome
     if intent.attempts_unknown:
-        return Outcome(kind="in_doubt", cause="outcome_unknown")
-    return not_reached(f"the provider could not be reached in {attempts} attempts")
+        return Outcome(kind="in_doubt", cause="outcome_unknown", reason=outcome.reason)
+    given_up = not_reached(f"the provider could not be reached in {attempts} attempts")
+    return replace(given_up, reason=outcome.reason)
 
 
 def not_reached(message: str) -> Outcome:

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-import psycopg
-from sqlalchemy.exc import SQLAlchemyError
-
 from takeback.client import local
 from takeback.client.body import count_of, outcome_body
 from takeback.client.context import Context
@@ -24,6 +21,7 @@ from takeback.dispatch.asker import Answer, Answered, Asker, Question
 from takeback.dispatch.doubt import Case, absent, ask_from, unanswered, unasked
 from takeback.dispatch.outcome import not_reached
 from takeback.dispatch.pace import GRACE_SECONDS, Pace
+from takeback.dispatch.salvage import salvage
 from takeback.dispatch.work import Identity, Unfit, Work, identity, load, writing_tools
 from takeback.ledger.appending import Body, Change, append
 from takeback.ledger.doubting import Ask, Doubt, lock_doubtful, move_asks, read_doubts
@@ -32,7 +30,6 @@ from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import command as commands
-from takeback.model import errors
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
 from takeback.model.handler import Absent, Performed
@@ -155,31 +152,15 @@ class Reconciler:
         return Question(work=work, seconds_max=seconds, held_until=held_until)
 
     def _settle(self, answered: Sequence[Answered]) -> tuple[list[Intent], list[Answered]]:
-        """Those whose doubt has ended, and the answers that are left since a row is held.
+        """Those whose doubt has ended, and the answers that are left since a row is held."""
+        said = salvage(answered, self._write, _bare, what="answer")
+        ended = [one for one in said if isinstance(one, Intent)]
+        return ended, [one for one in said if isinstance(one, Answered)]
 
-        An answer that the database refuses is written alone, then without its body.
-        """
-        try:
-            with self.context.database.transaction() as tx:
-                return self._settle_free(tx, answered)
-        except errors.Unavailable:
-            raise
-        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
-            if len(answered) > 1:
-                parts = [self._settle([one]) for one in answered]
-                ended = [intent for some, _ in parts for intent in some]
-                return ended, [one for _, left in parts for one in left]
-            return self._settle_bare(answered[0], problem)
-
-    def _settle_bare(
-        self, one: Answered, problem: Exception
-    ) -> tuple[list[Intent], list[Answered]]:
-        ref = one.question.work.intent.ref
-        if not isinstance(one.answer, Performed) or one.answer is _BARE:
-            logger.error("answer_not_recordable", ref=ref, exc_info=problem)
-            return [], []
-        logger.error("answer_recorded_without_body", ref=ref, exc_info=problem)
-        return self._settle([replace(one, answer=_BARE)])
+    def _write(self, answered: Sequence[Answered]) -> list[Intent | Answered]:
+        with self.context.database.transaction() as tx:
+            ended, left = self._settle_free(tx, answered)
+        return [*ended, *left]
 
     def _settle_free(
         self, tx: Tx, answered: Sequence[Answered]
@@ -234,7 +215,7 @@ class Reconciler:
                 bodies, digest = self._sealed("error", given_up.body)
                 return commands.Fail(code=given_up.code, error=digest, source="find"), bodies
             case Performed():
-                text = None if answer is _BARE else outcome_body(answer)
+                text = None if answer is _BARE else outcome_body(answer, {"found": True})
                 bodies, digest = self._sealed("result", text)
                 count = count_of(answer)
                 return commands.Succeed(result=digest, affected_count=count, source="find"), bodies
@@ -263,8 +244,22 @@ _BARE = Performed()
 """In place of an answer that can't be stored: it has happened all the same."""
 
 
+def _bare(one: Answered) -> tuple[str, Answered | None]:
+    ref = one.question.work.intent.ref
+    if not isinstance(one.answer, Performed) or one.answer is _BARE:
+        return ref, None
+    return ref, replace(one, answer=_BARE)
+
+
 def _change(taken: Taken, command: commands.Command, bodies: Sequence[Body] = ()) -> Change:
     events = decide(taken.intent, command, taken.now)
-    kinds = [event.KIND for event in events]
-    logger.info("doubt_ended", ref=taken.intent.ref, attempt=taken.intent.attempt, by=kinds)
+    named = {"ref": taken.intent.ref, "attempt": taken.intent.attempt}
+    match command:
+        case commands.Park(cause=cause):
+            logger.error("intent_parked", **named, cause=cause)
+        case commands.Requeue(cause="provider_key"):
+            logger.info("repeated_in_doubt", **named)
+        case _:
+            kinds = [event.KIND for event in events]
+            logger.info("doubt_ended", **named, becomes=kinds)
     return Change(taken=taken, events=events, bodies=bodies)

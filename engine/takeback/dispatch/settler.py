@@ -21,8 +21,11 @@ from takeback.dispatch.ends import Ends
 from takeback.dispatch.executor import Ended, is_begun
 from takeback.dispatch.listener import Listener
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, command_for, given_up, not_reached
+from takeback.dispatch.salvage import salvage
 from takeback.dispatch.work import Identity, identity, is_held_still
+from takeback.ledger import faults
 from takeback.ledger.appending import Body, Change, append
+from takeback.ledger.faults import Breakage
 from takeback.ledger.locking import Taken, lock_free
 from takeback.ledger.settling import Success, settle_many
 from takeback.ledger.transaction import Tx
@@ -30,6 +33,7 @@ from takeback.log import logger
 from takeback.meter import SUCCEEDED
 from takeback.model import command as commands
 from takeback.model import errors
+from takeback.model.attempt import attempt_trace
 from takeback.model.chain import SALT_BYTES, body_digest
 from takeback.model.decide import decide
 from takeback.model.intent import Intent, State
@@ -56,36 +60,37 @@ class Settler:
 
         Raises Unavailable when nothing could be recorded, as far as is known.
         """
+        return salvage(ended, self._settle, _bare, what="outcome")
+
+    def _settle(self, ended: Sequence[Ended]) -> list[Ended]:
         written: list[Became] = []
-        try:
-            with self.context.database.transaction() as tx:
-                judged = self._listener.judge(tx, ended)
-                others = self._settle_plain(tx, ended, written)
-                left = self._settle_free(tx, others, judged.outcomes, written) if others else []
-        except errors.Unavailable:
-            raise
-        except (errors.TakebackError, psycopg.Error, SQLAlchemyError, ValueError) as problem:
-            if len(ended) > 1:
-                return [left for one in ended for left in self.settle([one])]
-            return self._settle_bare(ended[0], problem)
+        with self.context.database.transaction() as tx:
+            judged = self._listener.judge(tx, ended)
+            others = self._settle_plain(tx, ended, written)
+            left = self._settle_free(tx, others, judged.outcomes, written) if others else []
         self.ends.note(word for _, _, word in written)
         if self.context.meter is not None:
             self.context.meter.settle(written)
         open_ = {id(one) for one in left}
-        self._listener.tell([one for one in ended if id(one) not in open_], judged.failing)
+        told = [one for one in ended if id(one) not in open_]
+        self._listener.tell(told, judged.failing)
+        self._keep_reasons([one for one in told if one.outcome.reason is not None])
         return left
+
+    def _keep_reasons(self, ended: Sequence[Ended]) -> None:
+        """What handlers raised is kept for operators, as well as can be: it changes no outcome."""
+        for tenant in {one.work.intent.tenant for one in ended}:
+            kept = [_breakage(one) for one in ended if one.work.intent.tenant == tenant]
+            try:
+                with self.context.database.transaction() as tx:
+                    faults.keep(tx, tenant, kept)
+            except (errors.TakebackError, psycopg.Error, SQLAlchemyError) as problem:
+                traces = [one.trace_id for one in kept]
+                logger.warning("reasons_not_kept", trace_ids=traces, exc_info=problem)
 
     @property
     def _listener(self) -> Listener:
         return Listener(self.context)
-
-    def _settle_bare(self, one: Ended, problem: Exception) -> list[Ended]:
-        ref = one.work.intent.ref
-        if one.outcome.body is None:
-            logger.error("outcome_not_recordable", ref=ref, exc_info=problem)
-            return []
-        logger.error("outcome_recorded_without_body", ref=ref, exc_info=problem)
-        return self.settle([replace(one, outcome=replace(one.outcome, body=None))])
 
     def _settle_plain(self, tx: Tx, ended: Sequence[Ended], written: list[Became]) -> list[Ended]:
         """Settles what has plainly succeeded; answers with the others."""
@@ -185,6 +190,27 @@ class Settler:
 
 def _became(one: Ended, word: str) -> Became:
     return one.work.intent.tool, one.work.intent.lane, word
+
+
+def _bare(one: Ended) -> tuple[str, Ended | None]:
+    if one.outcome.body is None:
+        return one.work.intent.ref, None
+    return one.work.intent.ref, replace(one, outcome=replace(one.outcome, body=None))
+
+
+def _breakage(one: Ended) -> Breakage:
+    """What ended an attempt, under the trace id of that."""
+    intent, reason = one.work.intent, one.outcome.reason
+    assert reason is not None
+    return Breakage(
+        trace_id=attempt_trace(intent.id, intent.attempt),
+        tool=intent.tool,
+        run=intent.run,
+        principal=intent.principal,
+        effect="unknown" if one.outcome.kind == "in_doubt" else "none",
+        kind=reason.kind,
+        details=f"{reason.message}\n\n{reason.details}",
+    )
 
 
 def _is_plain(one: Ended) -> bool:

@@ -1,4 +1,4 @@
-"""What an internal_error was, kept for the operator who is told its trace id.
+"""What an internal_error was, or what ended an attempt, kept for the operator who asks for it.
 
 Beside the log, not in it: nothing decides by a fault, and none is kept for longer than a month. Its
 details are an exception's own words, so no model is ever shown one.
@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from takeback.ledger.bound import bound
 from takeback.ledger.statement import Statement
-from takeback.ledger.transaction import Tx
+from takeback.ledger.transaction import Row, Tx
 from takeback.model.code import WireEffect
 from takeback.model.intent import instant
 
@@ -70,15 +70,28 @@ WHERE f.tenant = CAST(:tenant AS text) AND f.trace_id = CAST(:trace_id AS text)
 """),
 )
 
+READ_SEVERAL = Statement(
+    name="read_faults",
+    sentence="Reads the faults of several trace ids.",
+    index="faults_pkey",
+    lock="none",
+    text=text("""
+SELECT f.trace_id, takeback.micros(f.at), f.tool, f.run, f.principal, f.effect, f.kind, f.details
+FROM takeback.faults AS f
+WHERE f.tenant = CAST(:tenant AS text) AND f.trace_id = ANY(CAST(:trace_ids AS text[]))
+"""),
+)
+
 RECENT = Statement(
     name="count_faults",
-    sentence="Counts the faults of the last day, of every tenant, up to a bound.",
+    sentence="Counts the broken requests of the last day, of every tenant, up to a bound.",
     index="faults_age",
     lock="none",
     text=text("""
 WITH moment AS MATERIALIZED (SELECT takeback.now() - interval '1 day' AS begins)
 SELECT count(*) FROM (
-    SELECT 1 FROM takeback.faults AS f WHERE f.at >= (SELECT m.begins FROM moment AS m)
+    SELECT 1 FROM takeback.faults AS f
+    WHERE f.at >= (SELECT m.begins FROM moment AS m) AND f.trace_id NOT LIKE '%-%'
     LIMIT CAST(:counted_max AS int)) AS recent
 """),
 )
@@ -99,7 +112,9 @@ class Breakage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, for an operator. ``details`` is the traceback, with every cause."""
+    """One fault, for an operator. ``details`` is the traceback, with every cause; that of an
+    attempt, whose trace id ends in its number, begins with a line of the exception's own words.
+    """
 
     trace_id: str
     at: datetime
@@ -128,15 +143,23 @@ def keep(tx: Tx, tenant: str, breakages: Sequence[Breakage]) -> None:
                 "details": one.details,
             },
         )
-        tx.rows(FORGET, {"days": KEPT_DAYS, "limit": FORGOTTEN_MAX})
+    tx.rows(FORGET, {"days": KEPT_DAYS, "limit": FORGOTTEN_MAX * len(breakages)})
 
 
 def read_fault(tx: Tx, tenant: str, trace_id: str) -> Fault | None:
     """The fault of that trace id, or None."""
     rows = tx.rows(READ, {"tenant": tenant, "trace_id": trace_id})
-    if not rows:
-        return None
-    (trace_id, at_us, tool, run, principal, effect, kind, details) = rows[0]
+    return _fault(rows[0]) if rows else None
+
+
+def read_faults(tx: Tx, tenant: str, trace_ids: Sequence[str]) -> dict[str, Fault]:
+    """Those of the faults that are kept, by their trace ids."""
+    rows = tx.rows(READ_SEVERAL, {"tenant": tenant, "trace_ids": list(trace_ids)})
+    return {row[0]: _fault(row) for row in rows}
+
+
+def _fault(row: Row) -> Fault:
+    (trace_id, at_us, tool, run, principal, effect, kind, details) = row
     return Fault(
         trace_id=trace_id,
         at=instant(at_us),

@@ -23,7 +23,8 @@ from takeback.model.intent import Fact, Intent, instant
 _BODIES = """(SELECT json_object_agg(b.name, b.body ORDER BY b.version) FROM takeback.bodies AS b
      WHERE b.tenant = i.tenant AND b.intent_id = i.id)::text"""
 
-_NARROWED = """(CAST(:state AS text) IS NULL OR i.state = CAST(:state AS text))
+_NARROWED = """(CAST(:state AS text) IS NULL OR i.state = CAST(:state AS text)
+       OR (CAST(:state AS text) = 'in_doubt' AND i.state = 'failed' AND i.contradicted))
   AND (CAST(:tool AS text) IS NULL OR i.tool = CAST(:tool AS text))
   AND (CAST(:age_us AS bigint) IS NULL
        OR i.recorded_at >= takeback.now() - CAST(:age_us AS bigint) * interval '1 microsecond')"""

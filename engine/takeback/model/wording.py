@@ -110,6 +110,8 @@ def _hindered(
 ) -> str:
     """What keeps it from beginning. The row's own sentence would promise an instant."""
     subject = brief(_subject(tool, bodies), SUBJECT_BYTES_MAX)
+    if is_tried_again(intent):
+        waits = f"{subject} may or may not have happened, and is to be tried again."
     if waits is not None:
         return f"{brief(waits, SUBJECT_BYTES_MAX)} Then it {hindrance.sentence()}."
     until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
@@ -135,11 +137,7 @@ def _sentence(
     subject = _subject(tool, bodies)
     match status:
         case Status.SCHEDULED:
-            until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
-            if is_tried_again(intent):
-                return f"{subject} may or may not have happened, and is tried again at {until}."
-            template = (wording or _UNWORDED).scheduled
-            return f"{subject} {_fill(template, bodies, until=until)}."
+            return _scheduled(intent, subject, tool, bodies)
         case Status.DONE:
             tail = _fill((wording or _UNWORDED).done, bodies)
             return str((bodies.get("result") or {}).get("summary") or f"{subject} {tail}.")
@@ -155,7 +153,23 @@ def _sentence(
         case Status.IN_DOUBT:
             return f"{subject} {_doubt(intent, state)}"
         case _:
-            return f"{subject} was refused: {message_of(state, bodies)}"
+            found_out_by = _found_out_by(bodies)
+            if found_out_by is None:
+                return f"{subject} was refused: {message_of(state, bodies)}"
+            return f"{subject} did not happen, as {found_out_by} has found out."
+
+
+def _found_out_by(bodies: Mapping[str, Any]) -> str | None:
+    """Who has said of what was in doubt that it did not happen: nobody has refused it."""
+    error = bodies.get("error") or {}
+    return error.get("by") if error.get("code") == "resolved_failed" else None
+
+
+def _scheduled(intent: Intent, subject: str, tool: Tool, bodies: Mapping[str, Any]) -> str:
+    until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
+    if is_tried_again(intent):
+        return f"{subject} may or may not have happened, and is tried again at {until}."
+    return f"{subject} {_fill((tool.wording or _UNWORDED).scheduled, bodies, until=until)}."
 
 
 def _doubt(intent: Intent, state: State) -> str:
