@@ -86,7 +86,8 @@ class _Published:
 
 @dataclass(slots=True)
 class Ticked:
-    """What a ticker has done so far: wake-ups published, leases ended, attempts carried out.
+    """What a ticker has done so far: wake-ups published, leases ended, and of the attempts that it
+    carried out itself how many succeeded (``performed``), failed, were put off or are in doubt.
 
     ``abandoned`` threads are still busy and can't be ended.
     """
@@ -94,6 +95,9 @@ class Ticked:
     published: int = 0
     taken_over: int = 0
     performed: int = 0
+    failed: int = 0
+    deferred: int = 0
+    in_doubt: int = 0
     abandoned: int = 0
 
 
@@ -158,6 +162,9 @@ class Ticker:
             open=0,
             abandoned=self.ticked.abandoned + self._sweep.abandoned,
             performed=self.ticked.performed,
+            failed=self.ticked.failed,
+            deferred=self.ticked.deferred,
+            in_doubt=self.ticked.in_doubt,
             taken_over=self.ticked.taken_over,
         )
 
@@ -312,6 +319,9 @@ class Ticker:
             self._stand_in = None
         self.ticked.abandoned += worker.abandoned
         self.ticked.performed += tally.performed
+        self.ticked.failed += tally.failed
+        self.ticked.deferred += tally.deferred
+        self.ticked.in_doubt += tally.in_doubt
         self.ticked.taken_over += tally.taken_over
 
     def _is_relieved(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -102,15 +103,18 @@ def ticker(
     door = door_of(context)
     ticked = process.workers("ticker").tick(door.app(), stand_in=stand_in, metrics=metrics)
     door.threads_abandoned = ticked.abandoned
+    ends = _ends(ticked)
     counts = {
         "published": ticked.published,
         "taken_over": ticked.taken_over,
         "performed": ticked.performed,
+        **ends,
     }
     if door.voice.json_wanted:
         door.voice.document({"status": "done", **counts})
     else:
-        stood_in = f", carried out {ticked.performed} itself" if ticked.performed else ""
+        has_stood_in = ticked.performed or any(ends.values())
+        stood_in = f", itself carried out {ticked.performed}{_told(ends)}" if has_stood_in else ""
         door.voice.line(f"published {ticked.published}, taken over {ticked.taken_over}{stood_in}")
     return DONE
 
@@ -144,7 +148,7 @@ def up(context: typer.Context, concurrency: Concurrency = None) -> int:
 
 def _ended(door: Door, worked: Worked) -> int:
     door.threads_abandoned = worked.abandoned
-    ends = {"failed": worked.failed, "deferred": worked.deferred, "in_doubt": worked.in_doubt}
+    ends = _ends(worked)
     counts: dict[str, Any] = {
         "performed": worked.performed,
         **ends,
@@ -166,10 +170,19 @@ def _ended(door: Door, worked: Worked) -> int:
     if door.voice.json_wanted:
         door.voice.document({"status": "done", **counts})
     else:
-        others = "".join(f", {_SAID[end]} {count}" for end, count in ends.items() if count)
-        door.voice.line(f"carried out {worked.performed}{others}, taken over {worked.taken_over}")
+        carried_out = f"carried out {worked.performed}{_told(ends)}"
+        door.voice.line(f"{carried_out}, taken over {worked.taken_over}")
         door.voice.lines([f"left {line}" for line in remainder_lines(worked.left or {})])
     return DONE
+
+
+def _ends(counted: Any) -> dict[str, int]:
+    """How many attempts of a worker, or of a ticker that stood in, did not succeed."""
+    return {end: getattr(counted, end) for end in _SAID}
+
+
+def _told(ends: Mapping[str, int]) -> str:
+    return "".join(f", {_SAID[end]} {count}" for end, count in ends.items() if count)
 
 
 _SAID = {"failed": "failed", "deferred": "put off", "in_doubt": "in doubt"}

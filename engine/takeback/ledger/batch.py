@@ -94,9 +94,7 @@ WITH fresh AS MATERIALIZED (
     FROM linked AS l JOIN intent USING (id)
 )
 SELECT l.ordinal, CAST(l.id AS text), l.at_us, l.hash,
-       takeback.frozen(CAST(:tenant AS text), l.tool, l.run),
-       (SELECT c.name FROM takeback.connectors AS c
-        WHERE c.name = l.lane AND c.opened_at IS NOT NULL)
+       takeback.hindered(CAST(:tenant AS text), l.tool, l.run, l.lane, NULL)
 FROM linked AS l JOIN intent USING (id)
 """),
 )
@@ -128,9 +126,9 @@ def record_many(tx: Tx, tenant: str, calls: Sequence[Recordable]) -> dict[int, M
             id=UUID(id_),
             recorded_at=instant(at_us),
             head_hash=bytes(head),
-            hindrance=hindrance_of(hindrance),
+            hindrance=hindrance_of(hindrances, calls[ordinal].event.lane),
         )
-        for ordinal, id_, at_us, head, *hindrance in tx.rows(RECORD_MANY, parameters)
+        for ordinal, id_, at_us, head, hindrances in tx.rows(RECORD_MANY, parameters)
     }
 
 

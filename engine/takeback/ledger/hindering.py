@@ -1,20 +1,22 @@
-"""What keeps intents from beginning, as columns of the statements that record and read them."""
+"""What keeps intents from beginning, as a column of the statements that record and read them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from takeback.model.hindrance import UNHINDERED, Hindrance
 
-HINDRANCE = """
-    i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run),
-    (SELECT c.name FROM takeback.connectors AS c
-     WHERE c.name = i.lane AND c.opened_at IS NOT NULL)"""
-"""Of the row i. What takes back is never frozen."""
+HINDRANCE = "takeback.hindered(i.tenant, i.tool, i.run, i.lane, i.restores)"
+"""Of the row i."""
+
+_FROZEN, _PAUSED = 1, 2
 
 
-def hindrance_of(columns: Sequence[Any]) -> Hindrance:
-    """The hindrance in these two columns."""
-    is_frozen, paused = columns
-    return Hindrance(is_frozen=is_frozen, paused=paused) if is_frozen or paused else UNHINDERED
+def hindrance_of(hindrances: int, lane: str) -> Hindrance:
+    """The hindrance in that column, of an intent of ``lane``.
+
+    >>> hindrance_of(3, "post")
+    Hindrance(is_frozen=True, paused='post')
+    """
+    if not hindrances:
+        return UNHINDERED
+    paused = lane if hindrances & _PAUSED else None
+    return Hindrance(is_frozen=bool(hindrances & _FROZEN), paused=paused)

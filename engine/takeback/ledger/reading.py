@@ -300,9 +300,10 @@ def _one(rows: list[Row]) -> Entry | None:
 def _entry(row: Row) -> Entry:
     bodies = json.loads(row[WIDTH + 1]) if row[WIDTH + 1] else {}
     now = instant(row[WIDTH])
+    intent = as_of(intent_of(row), now)
     return Entry(
-        intent=as_of(intent_of(row), now),
+        intent=intent,
         now=now,
         bodies={name: json.loads(body) for name, body in bodies.items()},
-        hindrance=hindrance_of(row[WIDTH + 2 : WIDTH + 4]),
+        hindrance=hindrance_of(row[WIDTH + 2], intent.lane),
     )

@@ -57,11 +57,8 @@ SELECT takeback.record(
     CAST(:affected_salt AS bytea), CAST(:affected AS text), CAST(:former_keys AS text[]),
     CAST(:former_locks AS bigint[]), CAST(:schema AS int),
     CAST(:lane AS text), CAST(:priority AS smallint), CAST(:ordering AS text)),
-    CAST(:restores AS uuid) IS NULL
-        AND takeback.frozen(CAST(:tenant AS text), CAST(:tool AS text), CAST(:run AS text)),
-    (SELECT c.name FROM takeback.connectors AS c
-     WHERE CAST(:lane AS text) <> '' AND c.name = CAST(:lane AS text)
-       AND c.opened_at IS NOT NULL)
+    takeback.hindered(CAST(:tenant AS text), CAST(:tool AS text), CAST(:run AS text),
+                      CAST(:lane AS text), CAST(:restores AS uuid))
 """),
 )
 
@@ -102,7 +99,7 @@ def record(
     its own, and claimed with it, so that processes of an earlier catalog find it.
     """
     assert (affected is None) == (event.affected is None), "a body and its digest go together"
-    said, *hindrance = tx.row(
+    said, hindrances = tx.row(
         RECORD,
         {
             "tenant": tenant,
@@ -136,7 +133,7 @@ def record(
             "ordering": event.ordering,
         },
     )
-    return _understood(said, hindrance_of(hindrance))
+    return _understood(said, hindrance_of(hindrances, event.lane))
 
 
 def _understood(said: str, hindrance: Hindrance) -> Recording:

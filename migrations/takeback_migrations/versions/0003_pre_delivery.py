@@ -184,10 +184,35 @@ ALTER TABLE takeback.intents ADD COLUMN look_at timestamptz NOT NULL DEFAULT '-i
 CREATE INDEX intents_waiting ON takeback.intents (look_at) WHERE state = 'waiting';
 """
 
+# Called at every recording and for every intent that is read: in a function the looks are planned
+# once a session. What takes back is never frozen.
+HINDERED = """
+CREATE FUNCTION takeback.hindered(tenant text, tool text, run text, lane text, restores uuid)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+    hindrances integer := 0;
+BEGIN
+    IF restores IS NULL AND takeback.frozen(tenant, tool, run) THEN
+        hindrances := 1;
+    END IF;
+    IF lane <> '' AND EXISTS (
+        SELECT FROM takeback.connectors AS c
+        WHERE c.name = hindered.lane AND c.opened_at IS NOT NULL) THEN
+        hindrances := hindrances + 2;
+    END IF;
+    RETURN hindrances;
+END
+$$;
+COMMENT ON FUNCTION takeback.hindered(text, text, text, text, uuid) IS
+    'What keeps an intent from beginning now: 1 a freeze, 2 the pause of its connector, 3 both.';
+"""
+
 
 def upgrade() -> None:
     """Adds what this release needs; nothing that the release before uses is changed."""
-    for part in (IN_DOUBT, LANES, CONNECTORS, RECORD, WAITING):
+    for part in (IN_DOUBT, LANES, CONNECTORS, RECORD, WAITING, HINDERED):
         op.execute(part)
 
 
