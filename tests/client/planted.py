@@ -42,6 +42,7 @@ def planted(app: Takeback) -> Plant:
     def connect(_dialect: Any, _record: Any, given: Any, said: Any) -> Any:
         return Connection.connect(*given, **said)
 
-    event.listen(app.context.database.engine, "do_connect", connect)
+    for engine in app.context.database.engines:
+        event.listen(engine, "do_connect", connect)
     app.list()
     return plant

@@ -99,12 +99,13 @@ class Site:
             for name, handler in vars(self.world.handlers(ROWS)).items()
         }
         office = self._office(SimpleNamespace(**handlers), Database(self.url))
-        engine = office.context.database.engine
-        stage.watch(engine)
+        engines = office.context.database.engines
+        stage.watch(*engines)
         try:
             yield office
         finally:
-            engine.dispose(close=not stage.is_dead)
+            for engine in engines:
+                engine.dispose(close=not stage.is_dead)
 
     def _office(self, handlers: object, database: Database) -> Office:
         return Office(

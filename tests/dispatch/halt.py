@@ -45,7 +45,7 @@ class Halt(Stage):
     @contextmanager
     def watching(self, office: AnOffice) -> Iterator[AnOffice]:
         """``office`` with connections of this process."""
-        self.watch(office.context.database.engine)
+        self.watch(*office.context.database.engines)
         try:
             yield office
         finally:

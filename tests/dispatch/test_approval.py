@@ -343,7 +343,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_and_not_repeated(
     ref = bureau.approved()
     cut = Bureau(database_url, pause=clock.advance)
     stage = Lose(observer, at=at, nth=2)
-    stage.watch(cut.context.database.engine)
+    stage.watch(*cut.context.database.engines)
     assert cut.drain() == 1
     assert stage.struck == [at]
     assert (bureau.state(ref), cases(observer)) == ("succeeded", 1)

@@ -217,7 +217,7 @@ def test_every_query_is_broken_once_and_the_worker_goes_on(
 def drained(stage: Stage, office: Office, world: World, clock: Any, number: int | str) -> list[str]:
     refs = played(office, world, number)
     staged = Office(office.settings.database_url or "", world, pause=clock.advance)
-    stage.watch(staged.context.database.engine)
+    stage.watch(*staged.context.database.engines)
     staged.worker_of("w", sleep=clock.advance).run(drain=True)
     staged.close()
     # What broke in a Local effect undid it, and is tried again after a while.

@@ -272,7 +272,7 @@ def test_a_connector_without_a_row_costs_no_statement(post, database_url, world,
         post(**bounds).post(1, "letter", to=name)
         office = post(**bounds)
         stage = Stage(observer)
-        stage.watch(office.context.database.engine)
+        stage.watch(*office.context.database.engines)
         office.dispatcher().run_once(1)
         said[name] = [p for p in stage.points if p.startswith("before") and "lane" in p]
     assert said["none"] == [] and said["row"]

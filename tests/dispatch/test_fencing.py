@@ -244,7 +244,7 @@ def test_a_beginning_that_was_not_answered_for_too_long_is_handed_back(
 
 @contextmanager
 def watched(stage: Stage, office: Office) -> Iterator[Office]:
-    stage.watch(office.context.database.engine)
+    stage.watch(*office.context.database.engines)
     yield office
     office.close()
 

@@ -288,7 +288,7 @@ def test_at_record_a_limit_is_told_of_at_once(make, clock):
 def test_what_has_no_limit_costs_no_statement(database_url, world, office, clock):
     with psycopg.connect(database_url, autocommit=True) as observer:
         stage = Stage(observer)
-        stage.watch(office.context.database.engine)
+        stage.watch(*office.context.database.engines)
         for tool in ("send_letter", "pay", "file_case"):
             office.call(None, tool, {"to": "dana"})
         assert drain(office, clock) == 2

@@ -41,7 +41,7 @@ class Sleeper:
 def watch(office: Office, clock: Any, observer: Any, *, naps: int, **paces: Any) -> Sleeper:
     """How a worker spends so many naps."""
     stage = Stage(observer)
-    stage.watch(office.context.database.engine)
+    stage.watch(*office.context.database.engines)
     sleeper = Sleeper(clock, stage, naps)
     office.worker_of("w", sleep=sleeper.sleep, stopping=sleeper.stopping, pace=Pace(**paces)).run()
     return sleeper

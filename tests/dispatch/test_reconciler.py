@@ -423,7 +423,7 @@ def _staged(stage: Stage, url: str, world: World) -> Office:
     assert bound.handler.find is not None
     handler = replace(bound.handler, find=stage.face("find wire", bound.handler.find))
     object.__setattr__(bound, "handler", handler)
-    stage.watch(office.context.database.engine)
+    stage.watch(*office.context.database.engines)
     return office
 
 

@@ -210,7 +210,7 @@ def test_quick_attempts_cost_no_heartbeat(database_url, office, world, clock):
     with psycopg.connect(database_url, autocommit=True) as observer:
         stage = Stage(observer)
         fresh = Office(database_url, world, pause=clock.advance)
-        stage.watch(fresh.context.database.engine)
+        stage.watch(*fresh.context.database.engines)
         for n in range(20):
             office.call(None, "haul", {"to": f"robin-{n}"})
         worker = fresh.worker_of("w1", sleep=clock.advance)

@@ -154,7 +154,7 @@ def test_a_lost_answer_to_the_commit_is_the_same_ruling(office, world, clock, da
     with psycopg.connect(database_url, autocommit=True) as observer:
         lose = Lose(observer, at="after COMMIT")
         other = Office(database_url, world, pause=clock.advance)
-        lose.watch(other.context.database.engine)
+        lose.watch(*other.context.database.engines)
         told = other.retry(None, ref, principal=DANA)
 
     assert lose.struck == ["after COMMIT"]

@@ -114,7 +114,7 @@ def ring(office: Office, world: World, database_url: str) -> Iterator[Ring]:
             offices[name] = Office(
                 database_url, world, handlers=SimpleNamespace(**handlers), pause=party.pause
             )
-            party.watch(offices[name].context.database.engine)
+            party.watch(*offices[name].context.database.engines)
         yield Ring(
             office=office,
             world=world,

@@ -52,7 +52,7 @@ class Ring:
         self.office = Office(url, world, rows=ROWS, pause=clock.advance)
         self.other = Office(url, world, rows=ROWS, pause=lambda _: None)
         self.party = HeldAt(observer)
-        self.party.watch(self.other.context.database.engine)
+        self.party.watch(*self.other.context.database.engines)
         self.threads = ThreadPoolExecutor(1)
 
     def task(self, how: str, ref: str) -> Callable[[], Any]:

@@ -6,7 +6,7 @@ import json
 import pkgutil
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 import takeback.ledger
 import takeback_migrations
+from takeback.ledger.planning import TO_INDEX
 from takeback.ledger.statement import STATEMENTS, Statement
 from tests.database import Databases
 from tests.ledger.scribe import Scribe, record, record_many, recorded
@@ -289,6 +290,12 @@ KEPT = (
     *("act", "append", "history", "list_run", "lock", "read", "read_by_key", "read_by_ref"),
     *("enter_limits", "limit_standing", "limit_usage"),
 )
+# What a worker says again and again, on connections of its own.
+WORKED = (
+    *("agenda", "append", "begin_many", "lock_doubtful", "lock_due"),
+    *("lock_expired", "lock_free", "lock_lapsed", "lock_waiting", "lock_wanted", "settle_many"),
+    "waiting",
+)
 # These read no table of ours but a sequence, the version, or settings.
 ELSEWHERE = frozenset(
     {
@@ -399,7 +406,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def plan_of(
-    url: str, statement: Statement, mode: str, *, bitmaps: str = "on"
+    url: str, statement: Statement, mode: str, *, settings: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """The plan of a prepared statement, made for these parameters or for any."""
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.sql)))
@@ -407,7 +414,8 @@ def plan_of(
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m.group(1)) + 1}", statement.sql)
     with psycopg.connect(url, cursor_factory=psycopg.ClientCursor) as tx:
         tx.execute(f"SET LOCAL plan_cache_mode = {mode}")
-        tx.execute(f"SET LOCAL enable_bitmapscan = {bitmaps}")
+        for setting, value in (settings or {}).items():
+            tx.execute(f"SET LOCAL {setting} = {value}")
         tx.execute(f"PREPARE one AS {text.replace('%%', '%')}".encode())
         values = [EXAMPLES[statement.name][name] for name in names]
         called = f"one({', '.join(['%s'] * len(names))})" if names else "one"
@@ -436,6 +444,13 @@ def test_a_plan_that_is_kept_from_the_first_day_is_the_right_one(
     check_plan(plan_of(young_url, STATEMENTS[name], mode), STATEMENTS[name])
 
 
+@pytest.mark.parametrize("name", WORKED)
+def test_what_a_worker_says_is_planned_along_indexes_from_the_first_day(young_url: str, name: str):
+    """A worker keeps the plan that it makes when the ledger is empty, however much comes in."""
+    plan = plan_of(young_url, STATEMENTS[name], "force_generic_plan", settings=TO_INDEX)
+    check_plan(plan, STATEMENTS[name])
+
+
 def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
     scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
     indexes = {node["Index Name"] for node in plan if "Index Name" in node}
@@ -457,7 +472,7 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
 )
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
     # For so few rows a bitmap and a sort would do; what counts is that none is needed.
-    plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan", bitmaps="off")
+    plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan", settings=TO_INDEX)
     assert "Sort" not in [node["Node Type"] for node in plan]
 
 

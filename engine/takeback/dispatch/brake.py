@@ -49,7 +49,7 @@ class Brake:
     def _look(self) -> Sequence[Freeze] | None:
         """The freezes in force; None where nobody can say."""
         try:
-            with self.context.database.statements() as tx:
+            with self.context.database.statements(for_work=True) as tx:
                 return in_force(tx)
         except Unavailable as problem:
             logger.warning("calls_held_back", code=problem.code)

@@ -34,7 +34,7 @@ from takeback.model.command import DoubtCause
 GATHER_SECONDS = 0.01
 """Quick attempts are settled together: this long one waits for others to end too."""
 
-BESIDE_MIN = 32
+BESIDE_MIN = 8
 """A group of so many is settled beside the worker; for fewer it isn't worth a thread."""
 
 LOOK_SECONDS = 0.25

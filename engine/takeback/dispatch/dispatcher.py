@@ -99,7 +99,7 @@ class Dispatcher:
         is parked there, and what is over a limit waits for a person or is refused.
         """
         limit = min(limit, self.pace.batch_max)
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             may_hide_some = self._queues.has_passed
             passed_by = frozenset(self._busy)
             claimed = self._claim_due(tx, limit, passed_by)
@@ -115,7 +115,7 @@ class Dispatcher:
         What nobody may claim now (held, claimed, settled, unknown, frozen) is no work. What its
         lane has no room for is among the ``left``.
         """
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             rooms = self._governor.rooms_for(tx, wanted)
             due = lock_wanted(tx, self._tools, wanted, tenant=self.tenant)
             kept = fitting(due, rooms)
@@ -143,7 +143,7 @@ class Dispatcher:
 
     def waiting(self, limit: int) -> Waiting:
         """What there is to be claimed now, for whoever wakes others: ``limit`` of each queue."""
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             if not self._queues.has_looked:
                 self._look(tx)
             queues = self._queues.to_claim(self._governor.rooms_seen(tx), limit)

@@ -122,7 +122,7 @@ class Executor:
         return self._begin_once(work)
 
     def _begin_once(self, work: Work) -> Work | Ended | None:
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             for taken in lock_free(tx, [work.intent]):
                 return self._begin_taken(tx, work, taken)
         return Ended(work=work, outcome=INTERRUPTED)

@@ -31,7 +31,7 @@ class Expirer:
 
         One that somebody decides about at this moment is left to them.
         """
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             # The clock may have gone back within the statement.
             found = lock_lapsed(tx, BATCH_MAX, tenant=self.tenant)
             return append(tx, [_end(one) for one in found if is_lapsed(one.intent, one.now)])

@@ -90,7 +90,7 @@ class Listener:
         if not news:
             return
         try:
-            with self.context.database.transaction() as tx:
+            with self.context.database.internal_transaction() as tx:
                 bound(tx, PATIENCE)
                 self._tell(tx, news)
         except errors.TakebackError as problem:

@@ -35,7 +35,7 @@ class Reaper:
 
         A restore whose original somebody holds is left for the next time.
         """
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             expired = lock_expired(tx, BATCH_MAX, tenant=self.tenant)
             originals = _originals(tx, expired)
             changes = [change for one in expired for change in _end(one, originals)]

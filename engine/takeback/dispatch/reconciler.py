@@ -79,7 +79,7 @@ class Reconciler:
         Answers with the intents whose doubt has ended, as they are now. Never waits long: a slow
         answer is written down by a later ``look``. Raises Unavailable.
         """
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             ended, questions = self._take(tx)
         for question in questions:
             self._asker.ask(question)
@@ -158,7 +158,7 @@ class Reconciler:
         return ended, [one for one in said if isinstance(one, Answered)]
 
     def _write(self, answered: Sequence[Answered]) -> list[Intent | Answered]:
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             ended, left = self._settle_free(tx, answered)
         return [*ended, *left]
 

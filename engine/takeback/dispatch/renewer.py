@@ -91,7 +91,7 @@ class Renewer:
         if not wanted:
             return 0
         try:
-            with self._context.database.transaction() as tx:
+            with self._context.database.internal_transaction() as tx:
                 found = renew(tx, [one.work.intent for one in wanted], self._pace.lease)
         except (errors.TakebackError, psycopg.Error, SQLAlchemyError) as problem:
             left = min(self._ends_at(one) for one in wanted) - now

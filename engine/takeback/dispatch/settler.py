@@ -64,7 +64,7 @@ class Settler:
 
     def _settle(self, ended: Sequence[Ended]) -> list[Ended]:
         written: list[Became] = []
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             judged = self._listener.judge(tx, ended)
             others = self._settle_plain(tx, ended, written)
             left = self._settle_free(tx, others, judged.outcomes, written) if others else []

@@ -52,7 +52,7 @@ class Waker:
 
         One that somebody decides about at this moment is left to them.
         """
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             tools = writing_tools(self.context.registry)
             found = lock_waiting(tx, tools, BATCH_MAX, tenant=self.tenant)
             others = stand(tx, {named for one in found for named in _named(one.intent)})
@@ -68,7 +68,7 @@ class Waker:
 
     def hurry(self) -> bool:
         """Has what was to be looked at later looked at now; says whether there is anything."""
-        with self.context.database.transaction() as tx:
+        with self.context.database.internal_transaction() as tx:
             return look_now(tx, HURRIED_MAX, tenant=self.tenant) > 0
 
     def _change(self, one: Taken, others: Mapping[Named, Other]) -> Change | None:

@@ -25,10 +25,11 @@ from takeback.ledger.snapshot import Snapshot, read_snapshots
 from takeback.ledger.transaction import Tx
 from takeback.log import logger
 from takeback.model import errors
-from takeback.model.arguments import Arguments, revive, validate
+from takeback.model.arguments import Arguments, revive
 from takeback.model.command import ParkCause
 from takeback.model.handler import Attempt, Face
 from takeback.model.intent import Intent, State
+from takeback.model.shape import parsed
 
 Identity = tuple[str, UUID]
 """The tenant and the id: what tells intents apart."""
@@ -141,7 +142,9 @@ def read_given(bound: Bound, stored: str | None) -> Arguments | None:
 
 
 def _read_given(bound: Bound, stored: str) -> Arguments:
-    return validate(bound.tool, json.loads(stored))
+    """What is stored is canonical: it was brought into that form when it was recorded."""
+    canonical = json.loads(stored)
+    return Arguments(model=parsed(bound.tool.arguments, canonical), canonical=canonical)
 
 
 def load(context: Context, tx: Tx, intents: Sequence[Intent]) -> Mapping[Identity, Work | Unfit]:

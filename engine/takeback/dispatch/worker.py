@@ -3,7 +3,7 @@
 Sleeps until the next due instant, lease end, end of a request or time to ask, at most
 ``idle_seconds_max``: an idle worker says one statement in that time. For half a second after it
 had something to do it looks every few milliseconds, and then ever later. Claims only as much as its
-threads can begin soon: a claim grows while attempts are quick and shrinks when they are slow. An
+threads can begin soon, by how quick the attempts of the claim before were. An
 attempt that hangs costs one thread until it is given up, and nothing else.
 """
 
@@ -30,13 +30,15 @@ from takeback.model import errors
 FRUITLESS_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.25)
 """Seconds between looks while all that is due, or left behind, is held by others."""
 
-SLEEP_SECONDS_MIN = 0.01
+SLEEP_SECONDS_MIN = 0.001
 
-QUICK_LOOKS = 50
+LOOK_AGAIN_SECONDS = 0.005
+
+QUICK_LOOKS = 100
 """Where something was to be done, more is likely to follow: so many looks come at the shortest
 interval, and then each twice as late as the one before."""
 
-IDLE_LOOKS = 64
+IDLE_LOOKS = QUICK_LOOKS + 16
 """As many as that, and the interval is the longest, whatever that is."""
 
 SWEEP_SECONDS = 1.0
@@ -48,6 +50,9 @@ LOOK_SHARE = 20
 
 BATCH_SECONDS = 1.0
 """A claim is right when its last attempt begins within this time."""
+
+GROWTH_MAX = 4
+"""A claim is at most so many times as large as the one before; the first, as there are threads."""
 
 ABANDONED_MAX = 8
 """Hung attempts for each thread before the worker gives up: only a new process is rid of them."""
@@ -94,8 +99,8 @@ class Worker:
         self._sleep = sleep
         self._stopping = stopping
         self._monotonic = monotonic
-        self._batch = pace.concurrency
-        self._claimed_at: float | None = None
+        self._batch = min(pace.concurrency * GROWTH_MAX, pace.batch_max)
+        self._claimed: tuple[float, int] | None = None
         self._sweep_at = monotonic() + SWEEP_SECONDS
         self._look_at = monotonic()
         self._idle_looks = IDLE_LOOKS
@@ -230,25 +235,25 @@ class Worker:
         return self._batch - self._crew.busy
 
     def _claim(self, room: int) -> None:
-        self._sweep_when_time()
         before = self._monotonic()
         claimed = self._dispatcher.run_once(room)
-        self._claimed_at = before
+        self._claimed = (before, claimed.count)
         if self._meter is not None:
             self._meter.claim(claimed.lateness, count=claimed.count, at=before)
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
         self._is_more_due = claimed.count == room
         self._idle_looks = 0 if claimed.count else self._idle_looks
         self._fruitless = 0 if claimed.count else self._fruitless + 1
+        self._sweep_when_time()
 
     def _adapt_batch(self) -> None:
-        if self._claimed_at is None or self._crew.busy >= self._pace.concurrency:
+        if self._claimed is None or self._crew.busy >= self._pace.concurrency:
             return
-        took = self._monotonic() - self._claimed_at
-        self._claimed_at = None
-        grown = min(self._pace.batch_max, self._batch * 2)
-        shrunk = max(self._pace.concurrency, self._batch // 2)
-        self._batch = grown if took < BATCH_SECONDS else shrunk
+        (claimed_at, count), self._claimed = self._claimed, None
+        took = self._monotonic() - claimed_at
+        if count and took > 0:
+            right = min(int(count * BATCH_SECONDS / took), self._batch * GROWTH_MAX)
+            self._batch = max(min(right, self._pace.batch_max), self._pace.concurrency)
 
     def _sweep_when_time(self) -> None:
         if self._monotonic() >= self._sweep_at:
@@ -305,7 +310,7 @@ class Worker:
         if self._crew.open or self._sweep.busy:
             spans.append(HELD_SECONDS)
         doublings = min(max(self._idle_looks - QUICK_LOOKS, 0), IDLE_LOOKS)
-        spans.append(SLEEP_SECONDS_MIN * 2**doublings)
+        spans.append(LOOK_AGAIN_SECONDS * 2**doublings)
         return max(min([*spans, self._pace.idle_seconds_max]), SLEEP_SECONDS_MIN)
 
 

@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
+from takeback.ledger.arrays import plain_array, text_array
 from takeback.ledger.projection import intent_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Row, Tx
@@ -80,20 +81,22 @@ wanted AS MATERIALIZED (
         lease_until = takeback.instant(b.lease_us), head_hash = b.began_hash
     FROM began AS b
     WHERE i.tenant = b.tenant AND i.id = b.id AND i.version = b.was
-    RETURNING b.place, b.version + 2 AS version, b.attempt, b.lease_us, b.began_hash
+    RETURNING b.tenant, b.id, b.place, b.at, b.lease_us, b.attempt, b.version, b.due_place,
+              b.claimed_place, b.began_place, b.due_hash, b.claimed, b.began, b.claimed_hash,
+              b.began_hash
 ), event AS (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-    SELECT b.tenant, b.id, e.version, e.position, e.kind, e.schema, b.at, e.payload, e.hash
-    FROM began AS b JOIN fenced AS f ON f.place = b.place CROSS JOIN LATERAL (VALUES
-        (b.version, b.due_place, 'intent.due', 1, '{}', b.due_hash),
-        (b.version + 1, b.claimed_place, 'intent.claimed', 1, b.claimed,
-         b.claimed_hash),
-        (b.version + 2, b.began_place, 'intent.attempt_began', 1, b.began,
-         b.began_hash)) AS e (version, position, kind, schema, payload, hash)
+    SELECT f.tenant, f.id, e.version, e.position, e.kind, e.schema, f.at, e.payload, e.hash
+    FROM fenced AS f CROSS JOIN LATERAL (VALUES
+        (f.version, f.due_place, 'intent.due', 1, '{}', f.due_hash),
+        (f.version + 1, f.claimed_place, 'intent.claimed', 1, f.claimed,
+         f.claimed_hash),
+        (f.version + 2, f.began_place, 'intent.attempt_began', 1, f.began,
+         f.began_hash)) AS e (version, position, kind, schema, payload, hash)
     WHERE e.position IS NOT NULL
 )
-SELECT f.place, f.version, f.attempt, f.lease_us, f.began_hash FROM fenced AS f
+SELECT f.place, f.version + 2, f.attempt, f.lease_us, f.began_hash FROM fenced AS f
 """),
 )
 """Places in the log are drawn in the order of the events, behind the barrier of the lock."""
@@ -117,9 +120,9 @@ def begin_many(tx: Tx, rows: Sequence[Row], owner: Owner) -> list[Intent | None]
     if not rows:
         return []
     parameters = {
-        "tenants": [row[0] for row in rows],
-        "ids": [row[1] for row in rows],
-        "versions": [row[11] for row in rows],
+        "tenants": text_array(row[0] for row in rows),
+        "ids": plain_array(row[1] for row in rows),
+        "versions": plain_array(row[11] for row in rows),
         "lease_us": owner.lease // timedelta(microseconds=1),
         "worker": json.dumps(owner.worker),
     }

@@ -55,19 +55,6 @@ together the planner would make its way through those of a paused one. None is n
 
 _LANE = PLACE_OF["lane"]
 
-KEEP_TO_INDEX = Statement(
-    name="keep_to_index",
-    sentence="Has the rest of this transaction read along indexes, without sorting what they give.",
-    index=None,
-    lock="none",
-    text=text("""
-SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-       set_config('jit', 'off', true)
-"""),
-)
-"""Between two vacuums the planner takes a long queue for a short one, and would gather all of it to
-claim some. What is dear by these settings only is nothing to be compiled for, either."""
-
 _CLAIM = f"""
 WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
 {STOPPED},
@@ -319,7 +306,6 @@ def lock_due(
         "limit": limit,
         "tenant": tenant,
     }
-    tx.rows(KEEP_TO_INDEX, {})
     left = {queue.lane: queue.room for queue in open_}
     kept = []
     for row in tx.rows(LOCK_DUE if tenant else LOCK_DUE_OF_ALL, parameters):

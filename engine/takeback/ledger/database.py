@@ -1,7 +1,8 @@
-"""Our own connections: a pool, transactions that this room opens and ends, and nothing else.
+"""Our own connections: two pools, transactions that this room opens and ends, and nothing else.
 
-Prepared statements are off, since a pooler in transaction mode may stand in between; a caller's own
-connection follows the caller's own setting.
+``engine`` is where a handler's statements may run too: nothing is set there, and nothing prepared,
+since a pooler in transaction mode may stand in between; a caller's own connection follows the
+caller's own setting. On ``internal`` nothing runs but statements of ours, whose plans are kept.
 
 One connection that was lost speaks for all that were opened before it: they are opened anew when
 they are next wanted, so that a restart or a failover costs one failure and not one for each. The
@@ -11,20 +12,21 @@ one that does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg.rows import tuple_row
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from takeback.ledger.patience import DRIVER
-from takeback.ledger.sqlstate import READ_ONLY, translated
+from takeback.ledger.planning import KEEP_TO_INDEX, keep_plans
+from takeback.ledger.sqlstate import NOT_PREPARED, READ_ONLY, translated
 from takeback.ledger.transaction import Tx, adopt
 from takeback.model.errors import DatabaseUnavailable, InvalidSettings, NoTransaction
 
@@ -55,23 +57,35 @@ class Database:
         self.url = url
         self._answer_seconds_max = answer_seconds_max
         self._era = 0
-        self.engine: Engine = create_engine(
-            sqlalchemy_url(url),
-            module=DRIVER,
-            pool_size=pool_size,
-            max_overflow=pool_size,
-            pool_timeout=5,
-            pool_pre_ping=False,
-            isolation_level="READ COMMITTED",
-            connect_args={
-                "prepare_threshold": None,
-                "application_name": application,
-                "client_encoding": "utf8",
-                **_LIVENESS,
-            },
+        self._keeps_plans = True
+        self.engine, self.internal = (
+            create_engine(
+                sqlalchemy_url(url),
+                module=DRIVER,
+                pool_size=pool_size,
+                max_overflow=pool_size,
+                pool_timeout=5,
+                pool_pre_ping=False,
+                pool_use_lifo=True,
+                isolation_level="READ COMMITTED",
+                connect_args={
+                    "prepare_threshold": None,
+                    "application_name": application,
+                    "client_encoding": "utf8",
+                    **_LIVENESS,
+                },
+            )
+            for _ in range(2)
         )
-        event.listen(self.engine, "connect", self._opened)
-        event.listen(self.engine, "checkout", self._wanted)
+        event.listen(self.internal, "connect", self._opened_internal)
+        for engine in self.engines:
+            event.listen(engine, "connect", self._opened)
+            event.listen(engine, "checkout", self._wanted)
+
+    @property
+    def engines(self) -> tuple[Engine, Engine]:
+        """Both pools, for who watches every connection of ours."""
+        return self.engine, self.internal
 
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
@@ -80,11 +94,24 @@ class Database:
         Raises DatabaseUnavailable or RetryTransaction; after the former, the commit may still
         have happened.
         """
+        with self._transaction(lambda: Session(self.engine)) as tx:
+            yield tx
+
+    @contextmanager
+    def internal_transaction(self) -> Iterator[Tx]:
+        """Like ``transaction``, for statements of ours alone: no handler may run in it."""
+        with self._transaction(self.internal.connect) as tx:
+            if tx.raw.prepare_threshold is None:
+                tx.rows(KEEP_TO_INDEX, {})
+            yield tx
+
+    @contextmanager
+    def _transaction(self, open_: Callable[[], Session | Connection]) -> Iterator[Tx]:
         tx: Tx | None = None
         with self._heeding():
             try:
-                with translated(), Session(self.engine) as session, session.begin():
-                    tx = adopt(session)
+                with translated(), open_() as opened, opened.begin():
+                    tx = adopt(opened)
                     tx.owned = True
                     yield tx
             except NoTransaction as problem:
@@ -94,12 +121,13 @@ class Database:
 
     @contextmanager
     def statements(self, *, for_work: bool = False) -> Iterator[Tx]:
-        """Statements outside of a transaction block, each with its own snapshot.
+        """Statements of ours outside of a transaction block, each with its own snapshot.
 
         ``for_work`` refuses a server that takes no writes, without asking it: whoever only looks
         there would look for ever. Raises DatabaseUnavailable.
         """
-        with self._heeding(), translated(), self.engine.connect() as connection:
+        engine = self.internal if for_work else self.engine
+        with self._heeding(), translated(), engine.connect() as connection:
             raw = connection.execution_options(
                 isolation_level="AUTOCOMMIT"
             ).connection.driver_connection
@@ -112,12 +140,19 @@ class Database:
 
     def close(self) -> None:
         """Closes every connection that nobody is using."""
-        self.engine.dispose()
+        for engine in self.engines:
+            engine.dispose()
 
     @contextmanager
     def _heeding(self) -> Iterator[None]:
         try:
             yield
+        except psycopg.Error as problem:
+            if problem.sqlstate not in NOT_PREPARED:
+                raise
+            self._keeps_plans = False
+            self._era += 1
+            raise DatabaseUnavailable(_PLAN_LOST) from problem
         except DatabaseUnavailable as problem:
             if not isinstance(problem.__cause__, PoolTimeout):
                 self._era += 1
@@ -127,10 +162,16 @@ class Database:
         connection.answer_seconds_max = self._answer_seconds_max
         record.info["era"] = self._era
 
+    def _opened_internal(self, connection: Any, _: Any) -> None:
+        if self._keeps_plans:
+            keep_plans(connection)
+
     def _wanted(self, connection: Any, record: Any, proxy: Any) -> None:
         if record.info["era"] != self._era:
             raise InvalidatePoolError("a connection of its time was lost")
 
+
+_PLAN_LOST = "a pooler in front of the database has lost what was prepared; from now on nothing is"
 
 _READ_ONLY_NOW = (
     "the database server takes no writes: it is a replica, or was set read-only; the primary is "

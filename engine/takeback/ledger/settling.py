@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
+from takeback.ledger.arrays import bytes_array, plain_array, text_array
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
 from takeback.model.intent import Intent
@@ -59,17 +60,18 @@ ended AS MATERIALIZED (
         settled_at = l.at, head_hash = l.hash
     FROM linked AS l
     WHERE i.tenant = l.tenant AND i.id = l.id AND i.version = l.version
-    RETURNING l.place
+    RETURNING l.tenant, l.id, l.version, l.place, l.salt, l.body, l.at, l.position, l.payload,
+              l.hash
 ), event AS (
     INSERT INTO takeback.events
         (tenant, intent_id, version, position, kind, schema, recorded_at, payload, hash)
-    SELECT l.tenant, l.id, l.version + 1, l.position, 'intent.succeeded', 1, l.at,
-           l.payload, l.hash
-    FROM linked AS l JOIN fenced AS f ON f.place = l.place
+    SELECT f.tenant, f.id, f.version + 1, f.position, 'intent.succeeded', 1, f.at,
+           f.payload, f.hash
+    FROM fenced AS f
 ), body AS (
     INSERT INTO takeback.bodies (tenant, intent_id, version, name, salt, body)
-    SELECT l.tenant, l.id, l.version + 1, 'result', l.salt, l.body
-    FROM linked AS l JOIN fenced AS f ON f.place = l.place
+    SELECT f.tenant, f.id, f.version + 1, 'result', f.salt, f.body
+    FROM fenced AS f
 )
 SELECT f.place FROM fenced AS f
 """),
@@ -97,11 +99,11 @@ def settle_many(tx: Tx, successes: Sequence[Success]) -> set[int]:
     )
     ordered = [successes[place] for place in places]
     parameters = {
-        "tenants": [one.intent.tenant for one in ordered],
-        "ids": [str(one.intent.id) for one in ordered],
-        "versions": [one.intent.version for one in ordered],
-        "salts": [one.salt for one in ordered],
-        "bodies": [one.body for one in ordered],
-        "counts": [one.affected_count for one in ordered],
+        "tenants": text_array(one.intent.tenant for one in ordered),
+        "ids": plain_array(one.intent.id for one in ordered),
+        "versions": plain_array(one.intent.version for one in ordered),
+        "salts": bytes_array(one.salt for one in ordered),
+        "bodies": text_array(one.body for one in ordered),
+        "counts": plain_array(one.affected_count for one in ordered),
     }
     return {places[place - 1] for (place,) in tx.rows(SETTLE_MANY, parameters)}

@@ -30,6 +30,9 @@ TIMED_OUT = frozenset({"57014"})
 # The server is going away, starting, or full, or it ended our connection for being open too long.
 UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "53400", "25P03", "25P04", "57P05"})
 
+NOT_PREPARED = frozenset({"26000", "42P05"})
+"""A prepared statement isn't there, or is there already: this is another session than its own."""
+
 READ_ONLY = "25006"
 """A write was refused: by the transaction, or by a server that takes none."""
 

@@ -1,7 +1,7 @@
 """Death at every boundary: a stage counts what a process says to the world, and strikes at a point.
 
     stage = Stage(observer)                             # counts only
-    stage.watch(app.context.database.engine)
+    stage.watch(*app.context.database.engines)
     ...                                                 # a workflow
     for number in range(len(stage.points)):
         Stage(observer, strike={number: Fault.DEATH})   # the same workflow dies there
@@ -82,12 +82,15 @@ class Stage:
         """Whether the process has died."""
         return self._is_dead
 
-    def watch(self, engine: Engine) -> None:
-        """From now on ``engine`` opens connections of this process.
+    def watch(self, *engines: Engine) -> None:
+        """From now on ``engines`` open connections of this process.
 
-        What SQLAlchemy asks a new connection about belongs to the connecting.
+        What is asked of a new connection, and set there, belongs to the connecting.
         """
+        for engine in engines:
+            self._watch(engine)
 
+    def _watch(self, engine: Engine) -> None:
         @event.listens_for(engine, "do_connect")
         def _(dialect: Any, record: Any, cargs: Any, cparams: Any) -> psycopg.Connection[Any]:
             return self._connect(*cargs, **cparams)
