@@ -16,12 +16,12 @@ from takeback.dispatch.work import Identity, identity
 from takeback.ledger.claiming import (
     AGENDA,
     AGENDA_OF_ALL,
-    KEEP_TO_INDEX,
     LOCK_DUE,
     LOCK_DUE_OF_ALL,
     WAITING,
     WAITING_OF_ALL,
 )
+from takeback.ledger.planning import KEEP_TO_INDEX
 from tests.dispatch.office import ROWS, Office
 
 OF_ALL = (LOCK_DUE_OF_ALL, AGENDA_OF_ALL, WAITING_OF_ALL)

@@ -1,15 +1,18 @@
 """How a worker spends its time: asleep until it is needed, and never for long when it is."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
+from takeback.client.batching import Call
+from takeback.dispatch.dispatcher import Claimed
 from takeback.dispatch.pace import Pace
-from takeback.dispatch.worker import SLEEP_SECONDS_MIN
+from takeback.dispatch.worker import LOOK_AGAIN_SECONDS
 from takeback.testing.crash import Stage
-from tests.dispatch.office import Office
+from tests.dispatch.office import Called, Office
 
 
 @pytest.fixture
@@ -101,10 +104,10 @@ def test_after_work_a_worker_looks_often_for_a_while_and_then_ever_less(fresh, o
             seen.append(office.state(seen[0]))
         clock.advance(seconds)
 
-    fresh.worker_of("w", sleep=sleep, stopping=lambda: len(naps) >= 90).run()
+    fresh.worker_of("w", sleep=sleep, stopping=lambda: len(naps) >= 140).run()
 
     assert seen[1] == "succeeded"
-    assert naps[:20] == [SLEEP_SECONDS_MIN] * 20
+    assert naps[:20] == [LOOK_AGAIN_SECONDS] * 20
     assert naps[21:] == sorted(naps[21:]) and naps[-1] == 2.0
 
 
@@ -229,3 +232,41 @@ WHOLE_CLOCK = """
 CREATE OR REPLACE FUNCTION takeback.now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
     SELECT clock_timestamp() $$;
 """
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [
+        # At most four times as many as before, and as many as begin within a second.
+        (0.001, [4, 16, 64, 200]),
+        (0.25, [4] * 10),
+        (0.5, [4, *[2] * 10]),
+        # One that takes longer is claimed alone: it keeps nobody waiting behind it.
+        (30.0, [4, *[1] * 10]),
+    ],
+)
+def test_a_claim_is_as_large_as_what_begins_within_a_second(office, world, clock, seconds, sizes):
+    """By how long the attempts of the claim before took, on one thread."""
+    now = [0.0]
+
+    def call(called: Called) -> dict[str, Any]:
+        now[0] += seconds
+        return world.arrive(called)
+
+    world.on["pay"] = call
+    count = sum(sizes)
+    office.call_many(None, [Call(tool="pay", arguments={"to": str(n)}) for n in range(count)])
+    worker = office.worker_of(
+        "w", sleep=clock.advance, monotonic=lambda: now[0], concurrency=1, lease=timedelta(hours=1)
+    )
+    claimed: list[int] = []
+    run_once = worker._dispatcher.run_once
+
+    def counted(limit: int) -> Claimed:
+        found = run_once(limit)
+        claimed.append(found.count)
+        return found
+
+    object.__setattr__(worker._dispatcher, "run_once", counted)
+    worker.run(drain=True)
+    assert [one for one in claimed if one] == sizes

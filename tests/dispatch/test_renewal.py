@@ -157,7 +157,7 @@ def test_a_database_that_is_away_stops_no_heartbeat(office, clock, door, caplog,
         (one,) = shift.worker._crew.renewer._running.values()
         away = Database("postgresql://127.0.0.1:1/nowhere")
         with monkeypatch.context() as patch:
-            patch.setattr(office.context.database, "engine", away.engine)
+            patch.setattr(office.context.database, "internal", away.internal)
             shift.watch.seconds += TURN_SECONDS
             assert shift.worker._crew.renewer.run_once() == 0
         assert shift.worker._crew.renewer.is_owned(one)
