@@ -274,3 +274,22 @@ def test_a_restore_that_loses_says_what_can_be_done_instead(office, world, clock
     assert answers["ship"].error["next_call"] == {"tool": "restore", "arguments": {"ref": parcel}}
     assert office.restore(None, letter).error["alternatives"]
     assert office.call(None, **answers["ship"].error["next_call"]).status == "scheduled"
+
+
+def test_both_ends_are_named_at_every_door_with_the_same_bytes(office):
+    first = held(office, "grant")
+    told = office.amend(None, first, {"note": "two"})
+    office.approve(None, told.ref, principal="robin")
+
+    lines = {line["ref"]: line["summary"] for line in office.list()}
+    ends = ((first, f"It stands anew as {told.ref}."), (told.ref, f"in place of {first}."))
+    for ref, words in ends:
+        everywhere = [office.status(ref), office.show(ref).envelope]
+        assert len({one.to_json() for one in everywhere}) == 1
+        assert everywhere[0].summary.endswith(words) and lines[ref] == everywhere[0].summary
+    assert told.summary.endswith(ends[1][1])
+    said = office.approve(None, told.ref, principal="robin")
+    assert said["amends"] == first and said.summary == lines[told.ref]
+    again = office.call(None, "grant", {"to": "dana", "note": "one"})
+    assert (again.ref, again["amended_by"]) == (first, {"ref": told.ref})
+    assert again.summary == lines[first]

@@ -1,6 +1,7 @@
 """An outage pauses a connector: nothing is lost by it, no attempt is spent, and a probe ends it."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -109,6 +110,43 @@ def test_an_hour_of_timeouts_fails_nothing_and_what_has_attempts_left_arrives_on
     assert all(one.attempt >= 8 for one in shown if one.state.value == "parked")
     assert len({one.to for one in world.effects}) == len(world.effects)
     assert sum(one.state.value == "succeeded" for one in shown) >= 17
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["it can be asked", "it can't be asked"])
+@pytest.mark.parametrize("arrives", [True, False], ids=["arrived", "never arrived"])
+def test_an_hour_of_timeouts_at_a_provider_that_can_be_asked(arrives, answers, post, world, clock):
+    """What it has got is found, and what it never got is sent again; no hour parks it."""
+
+    def cut(called: Called) -> Any:
+        if arrives:
+            world.arrive(called)
+        raise OutcomeUnknown("no answer")
+
+    def silent(called: Called) -> Any:
+        raise TimeoutError
+
+    world.on["wire"] = cut
+    if not answers:
+        world.on["find_wire"] = silent
+    office = post(breaker=BREAKER)
+    every = office.post(20, "wire")
+    for _ in range(60):
+        office.drain(clock)
+        clock.advance(60)
+    called = len(world.calls)
+    states = Counter(office.state(ref) for ref in every)
+    print(f"{called} attempts within the hour: {states}")
+    assert called < 40, "the breaker keeps them few"
+    open_ = {"succeeded"} if arrives and answers else {"due", "in_doubt"}
+    assert states.keys() <= open_, "nothing has failed, and nobody is asked to look"
+
+    world.on.clear()
+    for _ in range(15):
+        clock.advance(300)
+        office.drain(clock)
+
+    assert Counter(office.state(ref) for ref in every) == {"succeeded": 20}
+    assert Counter(one.to for one in world.effects) == {f"wire-{n}": 1 for n in range(20)}
 
 
 @pytest.mark.parametrize("tool", ["pay", "note"])

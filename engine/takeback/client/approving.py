@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from takeback.client.amendment import with_amendment
 from takeback.client.body import words
 from takeback.client.calling import BUSY_PAUSES
 from takeback.client.context import Context
@@ -184,6 +185,7 @@ def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken)
         trace_id=ruling.trace_id,
         hindrance=entry.hindrance,
     )
+    told = with_amendment(tx, intent, told)
     return told.amended({"decided": told_of(decided, bodies)})
 
 
@@ -237,6 +239,7 @@ def _tell(context: Context, tx: Tx, ruling: Ruling, entry: Entry) -> Envelope:
             replay=None if is_own else Replay(),
             hindrance=entry.hindrance,
         )
+        told = with_amendment(tx, intent, told)
         return told.amended({"decided": told_of(decided, entry.bodies)})
     problem = errors.TooLate(_sentence(decided, intent, entry.now))
     return refuse(problem, ruling.trace_id, ref=intent.ref, decided=told_of(decided, entry.bodies))
