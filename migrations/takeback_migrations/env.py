@@ -12,12 +12,16 @@ if connection is None:
     raise RuntimeError("run `takeback migrate`: these revisions need its lock and its connection")
 
 # IF NOT EXISTS wants CREATE on the database even where somebody else has made the schema for us.
-if connection.execute(text("SELECT to_regnamespace('takeback')")).scalar() is None:
+# Outside of a transaction the schema is there already, and Alembic begins those that it wants.
+is_whole = connection.in_transaction()
+if is_whole and connection.scalar(text("SELECT to_regnamespace('takeback')")) is None:
     connection.execute(text("CREATE SCHEMA takeback"))
 context.configure(
     connection=connection,
     version_table="alembic_version",
     version_table_schema=SCHEMA,
     include_schemas=True,
+    transaction_per_migration=True,
 )
-context.run_migrations()
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,10 +1,16 @@
-"""Runs Alembic from the installed package, under one advisory lock a database.
+"""Runs Alembic from the installed package, one process a database at a time.
 
-Whatever goes wrong leaves the database as it was: everything happens in one transaction.
+    tables, columns, functions    one transaction, under an advisory lock    all of it or nothing
+    indexes                       CONCURRENTLY, beside whoever works         what is there stays
+
+The turn to build indexes is an advisory lock too, in an idle transaction of another connection. A
+build waits for every snapshot that is older, and whoever waits for a lock has one: so the turn is
+tried again and again. Through a pooler these are transactions like others.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,8 +20,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
 from sqlalchemy.pool import NullPool
 
 from takeback.ledger.database import sqlalchemy_url
@@ -26,6 +32,16 @@ VERSION_TABLE = "alembic_version"
 
 # Any number that others are unlikely to use; the two-int space keeps it off intents' keys.
 MIGRATION_LOCK = (31418, 2)
+BUILDING_LOCK = (31418, 3)
+
+IS_OURS = text("""
+SELECT NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS b
+                   WHERE b.relid = to_regclass('takeback.intents'))
+       AND pg_try_advisory_xact_lock(CAST(:class AS int), CAST(:id AS int))
+""")
+
+WHOLE = "0003"
+"""The last revision of those that are one transaction; what follows says itself what it does."""
 
 LOCK_SECONDS_MAX = 5.0
 """How long DDL waits for a lock: whoever comes after it waits behind it all the while."""
@@ -33,18 +49,21 @@ LOCK_SECONDS_MAX = 5.0
 TURN_SECONDS_MAX = 600.0
 """How long one process waits for another that migrates the same database."""
 
+TURN_PAUSE_SECONDS = 0.2
+
 
 def upgrade(url: str, *, lock_seconds_max: float = LOCK_SECONDS_MAX) -> tuple[str | None, str]:
     """Brings the database behind ``url`` to the latest revision; returns (before, after).
 
-    Safe from several processes at once and safe to repeat. Raises InvalidSettings when the role
-    lacks a privilege, the database has another encoding than UTF8 or is at a revision of a later
-    release, DatabaseUnavailable when it can't be reached or when something of ours stays locked
-    for ``lock_seconds_max``, and NoTransaction when it is read-only.
+    Safe from several processes at once, safe to repeat, and safe to interrupt. Raises
+    InvalidSettings when the role lacks a privilege, the database has another encoding than UTF8 or
+    is at a revision of a later release, DatabaseUnavailable when it can't be reached or when
+    something of ours stays locked for ``lock_seconds_max``, and NoTransaction when it is read-only.
     """
     engine = create_engine(
         sqlalchemy_url(url), poolclass=NullPool, connect_args={"client_encoding": "utf8"}
     )
+    head = latest_revision()
     with _said(), engine.begin() as connection:
         _wait_at_most(connection, TURN_SECONDS_MAX)
         connection.execute(
@@ -55,10 +74,45 @@ def upgrade(url: str, *, lock_seconds_max: float = LOCK_SECONDS_MAX) -> tuple[st
         before = installed_revision(connection)
         _require_known(before)
         _require_utf8(connection)
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-        return before, latest_revision()
+        if before not in (WHOLE, head):
+            _run(connection, WHOLE)
+    if before == head:
+        return before, head
+    with _said(), _turn(engine), engine.connect() as connection:
+        found = installed_revision(connection)
+        connection.rollback()
+        if found != head:
+            _run(connection, "head")
+    return found if before == WHOLE else before, head
+
+
+def _run(connection: Connection, revision: str) -> None:
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+@contextmanager
+def _turn(engine: Engine) -> Iterator[None]:
+    """The turn to build indexes, once nobody's build is under way: that of a process which has died
+    goes on in the server.
+    """
+    pause = threading.Event()
+    with engine.connect().execution_options(isolation_level="READ COMMITTED") as turn:
+        for _ in range(round(TURN_SECONDS_MAX / TURN_PAUSE_SECONDS)):
+            if turn.execute(IS_OURS, {"class": BUILDING_LOCK[0], "id": BUILDING_LOCK[1]}).scalar():
+                break
+            turn.rollback()
+            pause.wait(TURN_PAUSE_SECONDS)
+        else:
+            raise DatabaseUnavailable(
+                f"another process has been building indexes for {TURN_SECONDS_MAX:.0f} seconds; "
+                "nothing is wrong with that: migrate again when it has ended"
+            )
+        # Whatever was selected keeps its snapshot until something else is said, and a build would
+        # wait for that.
+        turn.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        yield
 
 
 def installed_revision(connection: Connection) -> str | None:
@@ -123,12 +177,22 @@ def _said() -> Iterator[None]:
     """Says what to do about what the database refused; other errors stay as they are."""
     try:
         yield
+    except PendingRollbackError as problem:
+        raise DatabaseUnavailable(
+            "the database went away while an index was built; what was being built is built anew "
+            "when you migrate again"
+        ) from problem
     except DBAPIError as problem:
         match problem.orig:
             case psycopg.errors.LockNotAvailable():
                 raise DatabaseUnavailable(
                     "the schema can't be changed now: another transaction holds a lock on it; "
                     "nothing was changed: end that transaction, or migrate again later"
+                ) from problem
+            case psycopg.errors.QueryCanceled() | psycopg.errors.DeadlockDetected():
+                raise DatabaseUnavailable(
+                    f"the migration was interrupted ({problem.orig.diag.message_primary}); what it "
+                    "was building is built anew when you migrate again, without statement_timeout"
                 ) from problem
             case psycopg.errors.InsufficientPrivilege(diag=said):
                 raise InvalidSettings(

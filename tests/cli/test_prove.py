@@ -45,9 +45,9 @@ def test_migrating_says_from_where_to_where_and_can_be_repeated(empty: Terminal)
 
 def test_migrating_without_an_app_migrates_the_ledger_and_says_so(empty: Terminal):
     said = empty("migrate")
-    assert (said.exit, said.out) == (0, "the schema went from nothing to 0003\n")
+    assert (said.exit, said.out) == (0, "the schema went from nothing to 0004\n")
     assert "only the ledger was migrated" in said.err
-    assert empty("migrate").out == "the schema is at 0003 already\n"
+    assert empty("migrate").out == "the schema is at 0004 already\n"
 
 
 def test_migrating_runs_the_apps_own_step(empty: Terminal, empty_database_url: str):

@@ -39,14 +39,14 @@ LATER_FIELDS = frozenset({"lane", "priority", "ordering"})
 SCHEMAS = {"intent.recorded": 2, "intent.approved": 2}
 
 
-def migrate(url: str) -> None:
-    """Brings the database to the schema of the release before."""
+def migrate(url: str, *, to: str = "0002") -> None:
+    """Brings the database to the schema of the release before, or another revision."""
     config = Config()
     config.set_main_option("script_location", "takeback_migrations:")
     engine = create_engine(sqlalchemy_url(url), poolclass=NullPool)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
+        command.upgrade(config, to)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def test_nothing_lies_outside_of_our_own_schema(empty_database_url: str):
 
 
 def test_four_processes_at_once_make_one_schema(empty_database_url: str):
-    """All are held until all are there, then let go: one works, the others find it done."""
+    """All are held until all are there, then let go: one begins, and what is left is done once."""
     code = f"import takeback_migrations as m; print(m.upgrade({empty_database_url!r}))"
     with closing(psycopg.connect(empty_database_url, autocommit=True)) as gate:
         gate.execute("SELECT pg_advisory_lock(31418, 2)")
@@ -83,7 +83,10 @@ def test_four_processes_at_once_make_one_schema(empty_database_url: str):
         said = [process.communicate(timeout=PATIENCE_SECONDS)[0].strip() for process in started]
     head = takeback_migrations.latest_revision()
     assert [process.returncode for process in started] == [0] * PROCESSES
-    assert sorted(said) == sorted([f"(None, {head!r})", *[f"({head!r}, {head!r})"] * 3])
+    assert min(said, key=len) == f"(None, {head!r})"
+    whole = [f"({found!r}, {head!r})" for found in ("0003", head)]
+    assert all(one in whole for one in sorted(said, key=len)[1:])
+    assert said.count(whole[0]) <= 1
 
 
 def test_ddl_behind_somebodys_lock_gives_up_and_changes_nothing(empty_database_url: str):

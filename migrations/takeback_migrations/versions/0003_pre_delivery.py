@@ -1,7 +1,7 @@
 """What delivery needs: lanes, priorities and orderings, and when to look at doubt and waiting.
 
 The functions and columns of the revision before stay as they were for the library that uses them:
-what that one records is in no lane.
+what that one records is in no lane. The indexes are built by the revision after this one.
 
 Revision ID: 0003
 Revises: 0002
@@ -20,8 +20,6 @@ depends_on = None
 # meanwhile. Null until somebody has looked at the doubt for the first time.
 IN_DOUBT = """
 ALTER TABLE takeback.intents ADD COLUMN ask_at timestamptz;
-CREATE INDEX intents_in_doubt ON takeback.intents (ask_at NULLS FIRST)
-    WHERE state = 'in_doubt' AND restored_via IS NULL;
 """
 
 LANES = """
@@ -29,13 +27,6 @@ ALTER TABLE takeback.intents
     ADD COLUMN lane text COLLATE "C" NOT NULL DEFAULT '',
     ADD COLUMN priority smallint NOT NULL DEFAULT 0,
     ADD COLUMN ordering text COLLATE "C";
-CREATE INDEX intents_lane ON takeback.intents (lane, tenant, priority, due_at NULLS FIRST)
-    WHERE state IN ('held', 'due');
-CREATE INDEX intents_priority ON takeback.intents (priority, lane, due_at NULLS FIRST)
-    WHERE state IN ('held', 'due') AND version > 0;
-CREATE INDEX intents_ordering ON takeback.intents (tenant, ordering, id)
-    WHERE ordering IS NOT NULL
-      AND state IN ('held', 'due', 'claimed', 'executing', 'in_doubt');
 """
 
 # Not of the projection: no event says it, and a worker that finds no row makes one.
@@ -181,7 +172,6 @@ COMMENT ON FUNCTION takeback.record(
 # so that the looks that are due stand together at the beginning of the index.
 WAITING = """
 ALTER TABLE takeback.intents ADD COLUMN look_at timestamptz NOT NULL DEFAULT '-infinity';
-CREATE INDEX intents_waiting ON takeback.intents (look_at) WHERE state = 'waiting';
 """
 
 # Called at every recording and for every intent that is read: in a function the looks are planned
