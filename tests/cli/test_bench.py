@@ -19,4 +19,6 @@ def test_a_quick_bench_measures_every_variant_and_leaves_nothing(database_url, m
     statements = {r["variant"]: r["statements"] for r in document["recording"]}
     assert statements == {"bare": 1, "two_rows": 2, "call": 2, "held": 2}
     assert all(rate > 0 for rate in document["speeds"].values())
+    assert set(document["speeds"]) == {"replay", "call_many"}
+    assert set(document["delivery"]["brokers_missing"]) == {"redis", "rabbitmq"}
     assert set(document["embedded"]) == {"cold_seconds", "warm_seconds"}

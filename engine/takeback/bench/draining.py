@@ -1,4 +1,4 @@
-"""Carrying out no-op intents by processes of their own, one or several at once.
+"""Carrying out no-op intents by processes of their own, one or several at once, and its floor.
 
 What is timed is from the moment at which all are ready until the last is done.
 """
@@ -10,7 +10,9 @@ import threading
 import time
 from typing import Any
 
-from takeback.bench.subject import arguments_of, open_app
+import psycopg
+
+from takeback.bench.subject import CLAIM, SETTLE, arguments_of, open_app
 from takeback.client.batching import Call
 
 BATCH = 1000
@@ -55,3 +57,22 @@ def drain(url: str, *, processes: int = 1) -> float:
         worker.join()
     seconds = max(end for _, end, _ in ends) - min(began for began, _, _ in ends)
     return float(sum(performed for _, _, performed in ends) / seconds)
+
+
+def floor_drain(url: str, count: int) -> float:
+    """What claiming and settling bare rows comes to, a hundred at a time: rows a second."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO bench.jobs (state, due_at, arguments)"
+            " SELECT 'due', clock_timestamp(), '{}' FROM generate_series(1, %(count)s)",
+            {"count": count},
+        )
+        connection.commit()
+        began = time.perf_counter()
+        while ids := [row[0] for row in connection.execute(CLAIM)]:
+            connection.commit()
+            connection.execute(SETTLE, {"ids": ids})
+            connection.commit()
+        seconds = time.perf_counter() - began
+        connection.commit()
+    return count / seconds

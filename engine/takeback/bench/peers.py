@@ -23,8 +23,11 @@ SECONDS_MAX = 900
 
 
 def installed() -> dict[str, bool]:
-    """Which peers are here."""
-    return {name: importlib.util.find_spec(name) is not None for name in PEERS}
+    """Which peers are here, with all that they need."""
+    return {
+        name: all(importlib.util.find_spec(one) is not None for one in (name, *NEEDS.get(name, ())))
+        for name in PEERS
+    }
 
 
 def drain_peer(url: str, name: str, count: int) -> float:
@@ -96,6 +99,9 @@ async def _procrastinate(url: str, count: int) -> float:
 def _modules(*names: str) -> list[Any]:
     return [importlib.import_module(name) for name in names]
 
+
+NEEDS: Mapping[str, tuple[str, ...]] = {"pgqueuer": ("asyncpg",)}
+"""What a peer does not bring itself."""
 
 PEERS: Mapping[str, Callable[[str, int], Any]] = {
     "pgqueuer": _pgqueuer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +31,19 @@ def progress_bar(*, json_output: bool) -> Iterator[Progress]:
         disable=json_output or not console.is_terminal,
     ) as progress:
         yield progress
+
+
+def brokers_of(urls: Sequence[str]) -> dict[str, str | None]:
+    """A URL for each kind of broker: of ``urls``, else the setting's; None where there is none.
+
+    Raises InvalidSettings when one is no broker's.
+    """
+    own = settings.load(os.environ, Path.cwd()).broker_url
+    found: dict[str, str | None] = {"redis": None, "rabbitmq": None}
+    for url in urls or ([] if own is None else [own]):
+        settings.Settings(broker_url=url)
+        found["redis" if url.startswith("redis") else "rabbitmq"] = url
+    return found
 
 
 @contextmanager

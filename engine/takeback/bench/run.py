@@ -6,15 +6,16 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Console
 from rich.table import Table
 
-from takeback.bench.carrying_out import Speed, measure
 from takeback.bench.delivery import Delivery, broken_of, measure_delivery
-from takeback.bench.place import own_database, progress_bar
+from takeback.bench.place import brokers_of, own_database, progress_bar
 from takeback.bench.recording import DRIVERS, VARIANTS, Rate, rates
+from takeback.bench.repeating import Speed, measure
 from takeback.bench.starting import Start, starts
 from takeback.bench.subject import prepare_database, python_version
 
@@ -25,6 +26,8 @@ INTENTS = 10_000
 CROWD = 1_000_000
 CROWD_QUICK = 5_000
 DELIVERY_ROUNDS = 3
+ARRIVALS = 100
+ARRIVALS_QUICK = 20
 
 # What is promised of a start, on a machine that does nothing else.
 COLD_SECONDS_MAX = 3.0
@@ -34,18 +37,19 @@ WARM_SECONDS_MAX = 1.0
 TARGETS = {1: (0.45, 0.51), 4: (0.50, 0.59)}
 
 
-def main(*, json_output: bool = False, quick: bool = False) -> int:
+def main(*, json_output: bool = False, quick: bool = False, brokers: Sequence[str] = ()) -> int:
     """Measures and prints; answers with 1 when a promise is not kept, else with 0.
 
-    ``quick`` takes a tenth of the time, says less, and judges no promise.
+    ``quick`` takes a tenth of the time, says less, and judges no promise. ``brokers`` are URLs, in
+    place of the setting's. Raises InvalidSettings.
     """
     rounds, transactions, intents = (1, 20, 300) if quick else (ROUNDS, TRANSACTIONS, INTENTS)
     recorded: list[Rate] = []
     with own_database() as (url, version), progress_bar(json_output=json_output) as progress:
         prepare_database(url)
         delivery_rounds = min(rounds, DELIVERY_ROUNDS)
-        steps = len(CLIENTS) * rounds * len(DRIVERS) * len(VARIANTS) + rounds * 7
-        steps += delivery_rounds * 7 + 3
+        steps = len(CLIENTS) * rounds * len(DRIVERS) * len(VARIANTS) + rounds * 4
+        steps += delivery_rounds * 9 + 3
         task = progress.add_task("starting", total=steps)
 
         def tick(what: str) -> None:
@@ -61,6 +65,8 @@ def main(*, json_output: bool = False, quick: bool = False) -> int:
             crowd=CROWD_QUICK if quick else CROWD,
             rounds=delivery_rounds,
             tick=tick,
+            brokers=brokers_of(brokers),
+            arrivals=ARRIVALS_QUICK if quick else ARRIVALS,
         )
     broken = [] if quick else [*_broken(recorded, start), *broken_of(delivery)]
     document = {
@@ -165,14 +171,18 @@ def _print_delivery(found: Delivery) -> None:
         table.add_row(name.replace("_", " "), f"{speed:,.0f}", f"{found.of_floor[name]:.2f}")
     console.print(table)
     late = Table(title="From due to start, ms", title_justify="left")
-    for column in ("arriving", "p50", "p99"):
-        late.add_column(column, justify="left" if column == "arriving" else "right")
-    for one in found.lateness:
-        late.add_row(one.name.replace("_", " "), f"{one.p50_ms:.0f}", f"{one.p99_ms:.0f}")
+    for column in ("through", "arriving", "p50", "p99"):
+        late.add_column(column, justify="right" if column in ("p50", "p99") else "left")
+    for through, every in {"a worker": found.lateness, **found.lateness_woken}.items():
+        for one in every:
+            name = one.name.replace("_", " ")
+            late.add_row(through, name, f"{one.p50_ms:.0f}", f"{one.p99_ms:.0f}")
     console.print(late)
     console.print(f"Idle: {found.idle_statements_per_second:.2f} statements a second")
     for name in found.peers_missing:
         console.print(f"{name} is not installed, and was left out (dependency group: peers)")
+    for name, why in found.brokers_missing.items():
+        console.print(f"{name} was left out: {why}")
 
 
 if __name__ == "__main__":

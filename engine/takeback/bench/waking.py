@@ -107,7 +107,7 @@ def _planned(url: str, worker: Watched, name: str, offsets: Sequence[timedelta])
         app.call(None, "noop", arguments_of(name, number), not_before=due)
     app.close()
     starts = worker.starts(len(dues))
-    return _summed(name, [starts[n] - due.timestamp() for n, due in enumerate(dues)])
+    return summed(name, [starts[n] - due.timestamp() for n, due in enumerate(dues)])
 
 
 def _immediate(
@@ -122,9 +122,10 @@ def _immediate(
         committed_at = time.time()
         late.append(max(worker.starts(1)[number] - committed_at, 0.0))
     app.close()
-    return _summed(name, late)
+    return summed(name, late)
 
 
-def _summed(name: str, seconds: Sequence[float]) -> Lateness:
+def summed(name: str, seconds: Sequence[float]) -> Lateness:
+    """The quantiles of ``seconds``, of which there are at least two."""
     cuts = quantiles(seconds, n=100, method="inclusive")
     return Lateness(name=name, p50_ms=cuts[49] * 1000, p99_ms=cuts[98] * 1000)

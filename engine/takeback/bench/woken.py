@@ -1,8 +1,9 @@
 """Carrying out no-op intents by workers that a broker wakes: real processes, from end to end.
 
-Everything is due before it begins, and every process is up. What is timed is from the ticker's
-start until nothing is open: publishing, the broker, dramatiq, claims, attempts and settling. The
-broker is somebody's: the tenant, and so its queues, are the measurement's own.
+Drained, everything is due before it begins, and every process is up: what is timed is from the
+ticker's start until nothing is open. How late a call begins is read from the ledger, by its clock:
+from the instant that it was due, or was recorded, to the mark just before its call. The broker is
+somebody's: the tenant, and so its queues, are the measurement's own.
 """
 
 from __future__ import annotations
@@ -14,21 +15,31 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 
+from takeback import process
 from takeback.app import Takeback
 from takeback.bench.subject import CATALOG, HANDLERS, arguments_of
+from takeback.bench.waking import AHEAD, Lateness, summed
 from takeback.client.batching import Call
+from takeback.model import errors
 from takeback.settings import Settings
 
 BATCH = 1000
 LOOK_SECONDS = 0.02
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
+
+STARTS = """
+SELECT i.ref, extract(epoch FROM i.recorded_at)::float8, extract(epoch FROM e.recorded_at)::float8
+FROM takeback.intents AS i JOIN takeback.events AS e ON e.tenant = i.tenant AND e.intent_id = i.id
+WHERE i.tenant = %(tenant)s AND e.kind = 'intent.attempt_began'
+"""
 
 OPEN = """
 SELECT EXISTS (SELECT FROM takeback.intents
@@ -53,6 +64,56 @@ def drain_woken(
     """
     tenant = f"bench-{secrets.token_hex(4)}"
     _record(url, tenant, tool, intents)
+    with _at_work(url, broker_url, tenant, processes=processes, threads=threads):
+        began = time.perf_counter()
+        _await(lambda: _is_done(url, tenant), seconds_max, f"{intents} are carried out")
+        return intents / (time.perf_counter() - began)
+
+
+def latenesses_woken(
+    url: str, broker_url: str, *, count: int, threads: int = 8, seconds_max: float = 60.0
+) -> list[Lateness]:
+    """Each kind of arrival, ``count`` calls of it, as ``waking.latenesses`` has them; one process
+    of actors. Raises as ``drain_woken``.
+    """
+    tenant = f"bench-{secrets.token_hex(4)}"
+    app = _open(url, tenant)
+    pause = threading.Event()
+    found = []
+    with _at_work(url, broker_url, tenant, processes=1, threads=threads):
+        for name, spread_seconds, is_planned in (
+            ("at_once", 0.0, True),
+            ("spread", 1.0, True),
+            ("immediate", 0.1 * count, False),
+        ):
+            due: dict[str | None, float] = {}
+            first = time.time() + AHEAD.total_seconds()
+            for number in range(count):
+                at = first + spread_seconds * number / count if is_planned else None
+                not_before = None if at is None else datetime.fromtimestamp(at, UTC)
+                arguments = arguments_of(f"{tenant}.{name}", number)
+                called = app.call(None, "noop_blind", arguments, not_before=not_before)
+                due[called.ref] = at or 0.0
+                if at is None:
+                    pause.wait(spread_seconds / count)
+            _await(lambda: _is_done(url, tenant), seconds_max, f"{count} are carried out")
+            found.append(summed(name, _late(url, tenant, due)))
+    app.close()
+    return found
+
+
+def _late(url: str, tenant: str, due: Mapping[str | None, float]) -> list[float]:
+    """Of each in ``due`` how late it began; what was due at once (0) counts from its record."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(STARTS, {"tenant": tenant}).fetchall()
+    return [max(began - (due[ref] or recorded), 0.0) for ref, recorded, began in rows if ref in due]
+
+
+@contextmanager
+def _at_work(
+    url: str, broker_url: str, tenant: str, *, processes: int, threads: int
+) -> Iterator[None]:
+    """Actors and a ticker, which have begun; they end with the block."""
     environ = {
         **os.environ,
         "TAKEBACK_DATABASE_URL": url,
@@ -60,6 +121,7 @@ def drain_woken(
         "TAKEBACK_APP": "takeback.bench.noop:app",
         "TAKEBACK_TENANT": tenant,
         "TAKEBACK_LOG": "console",
+        "TAKEBACK_METRICS": "",
         "PYTHONUNBUFFERED": "1",
     }
     counts = ["--processes", str(processes), "--threads", str(threads)]
@@ -69,14 +131,25 @@ def drain_woken(
         _running(actors, environ, until="actors_started", times=processes),
         _running(ticker, environ, until="ticker_started", times=1),
     ):
-        began = time.perf_counter()
-        _await(lambda: _is_done(url, tenant), seconds_max, f"{intents} are carried out")
-        return intents / (time.perf_counter() - began)
+        yield
+
+
+def reachable(broker_url: str) -> str | None:
+    """None where workers can be woken through that broker; else why they can't."""
+    try:
+        process.workers("broker").queue_lengths(broker_url, "bench")
+    except (errors.InvalidSettings, errors.BrokerUnavailable) as problem:
+        return str(problem)
+    return None
+
+
+def _open(url: str, tenant: str) -> Takeback:
+    settings = Settings(database_url=url, tenant=tenant)
+    return Takeback(CATALOG, handlers=HANDLERS, settings=settings)
 
 
 def _record(url: str, tenant: str, tool: str, count: int) -> None:
-    settings = Settings(database_url=url, tenant=tenant)
-    app = Takeback(CATALOG, handlers=HANDLERS, settings=settings)
+    app = _open(url, tenant)
     calls = [Call(tool=tool, arguments=arguments_of(tenant, n)) for n in range(count)]
     for start in range(0, count, BATCH):
         app.call_many(None, calls[start : start + BATCH])

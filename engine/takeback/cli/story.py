@@ -31,6 +31,7 @@ def demo(context: typer.Context) -> int:
 
 def bench(
     context: typer.Context,
+    *,
     what: Annotated[
         str | None,
         typer.Argument(metavar="[recovery]", help="What becomes of malformed calls, instead."),
@@ -38,6 +39,12 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="A tenth of the time, and less certain figures.")
     ] = False,
+    broker: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--broker", metavar="URL", help="Through this one too, in place of the setting's."
+        ),
+    ] = None,
     sample: Annotated[
         int | None,
         typer.Option("--sample", metavar="N", min=1, help="recovery: so many calls, not all."),
@@ -58,8 +65,8 @@ def bench(
             raise Usage("--sample and --store are of: takeback bench recovery")
         from takeback.bench.run import main
 
-        return main(json_output=json_output, quick=quick)
-    if what != "recovery" or quick:
+        return main(json_output=json_output, quick=quick, brokers=broker or ())
+    if what != "recovery" or quick or broker:
         raise Usage(f"{what!r} is no measurement of its own; next: takeback bench recovery")
     try:
         from takeback.bench import recovery
