@@ -6,7 +6,7 @@ import json
 import pkgutil
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 import takeback.ledger
 import takeback_migrations
-from takeback.ledger.planning import TO_INDEX
+from takeback.ledger.planning import KEEP_TO_INDEX
 from takeback.ledger.statement import STATEMENTS, Statement
 from tests.database import Databases
 from tests.ledger.scribe import Scribe, record, record_many, recorded
@@ -123,6 +123,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "in_flight": {"names": ["lane-7"]},
     "isolation": {},
+    "keep_plans": {"pid": 1},
     "keep_to_index": {},
     "lanes": {"counted_max": 1000, "lanes_max": 1000},
     "last_position": {},
@@ -309,7 +310,7 @@ ELSEWHERE = frozenset(
             "try_scopes",
             "try_orderings",
         ),
-        *("bound_waiting", "checked_later", "keep_to_index"),
+        *("bound_waiting", "checked_later", "keep_plans", "keep_to_index"),
     }
 )
 WHOLE = frozenset({"count_intents"})
@@ -406,7 +407,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def plan_of(
-    url: str, statement: Statement, mode: str, *, settings: Mapping[str, str] | None = None
+    url: str, statement: Statement, mode: str, *, to_index: bool = False
 ) -> list[dict[str, Any]]:
     """The plan of a prepared statement, made for these parameters or for any."""
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.sql)))
@@ -414,8 +415,8 @@ def plan_of(
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m.group(1)) + 1}", statement.sql)
     with psycopg.connect(url, cursor_factory=psycopg.ClientCursor) as tx:
         tx.execute(f"SET LOCAL plan_cache_mode = {mode}")
-        for setting, value in (settings or {}).items():
-            tx.execute(f"SET LOCAL {setting} = {value}")
+        if to_index:
+            tx.execute(KEEP_TO_INDEX.sql.encode())
         tx.execute(f"PREPARE one AS {text.replace('%%', '%')}".encode())
         values = [EXAMPLES[statement.name][name] for name in names]
         called = f"one({', '.join(['%s'] * len(names))})" if names else "one"
@@ -447,7 +448,7 @@ def test_a_plan_that_is_kept_from_the_first_day_is_the_right_one(
 @pytest.mark.parametrize("name", WORKED)
 def test_what_a_worker_says_is_planned_along_indexes_from_the_first_day(young_url: str, name: str):
     """A worker keeps the plan that it makes when the ledger is empty, however much comes in."""
-    plan = plan_of(young_url, STATEMENTS[name], "force_generic_plan", settings=TO_INDEX)
+    plan = plan_of(young_url, STATEMENTS[name], "force_generic_plan", to_index=True)
     check_plan(plan, STATEMENTS[name])
 
 
@@ -472,7 +473,7 @@ def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:
 )
 def test_a_batch_is_read_off_its_index_without_sorting_what_it_leaves(grown_url: str, name: str):
     # For so few rows a bitmap and a sort would do; what counts is that none is needed.
-    plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan", settings=TO_INDEX)
+    plan = plan_of(grown_url, STATEMENTS[name], "force_generic_plan", to_index=True)
     assert "Sort" not in [node["Node Type"] for node in plan]
 
 

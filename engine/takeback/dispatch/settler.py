@@ -82,7 +82,7 @@ class Settler:
         for tenant in {one.work.intent.tenant for one in ended}:
             kept = [_breakage(one) for one in ended if one.work.intent.tenant == tenant]
             try:
-                with self.context.database.transaction() as tx:
+                with self.context.database.internal_transaction() as tx:
                     faults.keep(tx, tenant, kept)
             except (errors.TakebackError, psycopg.Error, SQLAlchemyError) as problem:
                 traces = [one.trace_id for one in kept]

@@ -22,7 +22,7 @@ def text_array(values: Iterable[str]) -> str:
     r"""Of texts, whatever is in them.
 
     >>> print(text_array(['a', '{"b": "c\\d"}', '', 'NULL']))
-    {"a","{\"b\": \"c\\\\d\"}","","NULL"}
+    {"a","{\"b\": \"c\\d\"}","","NULL"}
     """
     quoted = [f'"{value.replace(_BACKSLASH, _TWO).replace(_QUOTE, _QUOTED)}"' for value in values]
     return f"{{{','.join(quoted)}}}"

@@ -133,7 +133,7 @@ class Database:
             ).connection.driver_connection
             if not isinstance(raw, psycopg.Connection):
                 raise TypeError("the engine of a Database is made by Database, with psycopg")
-            tx = Tx(raw, lambda: raw.cursor(row_factory=tuple_row), None, owned=True)
+            tx = _plain(raw)
             if for_work and _takes_no_writes(tx):
                 raise DatabaseUnavailable(_READ_ONLY_NOW)
             yield tx
@@ -164,7 +164,8 @@ class Database:
 
     def _opened_internal(self, connection: Any, _: Any) -> None:
         if self._keeps_plans:
-            keep_plans(connection)
+            with connection.transaction():
+                keep_plans(_plain(connection))
 
     def _wanted(self, connection: Any, record: Any, proxy: Any) -> None:
         if record.info["era"] != self._era:
@@ -177,6 +178,10 @@ _READ_ONLY_NOW = (
     "the database server takes no writes: it is a replica, or was set read-only; the primary is "
     "looked for at the next try"
 )
+
+
+def _plain(raw: psycopg.Connection[Any]) -> Tx:
+    return Tx(raw, lambda: raw.cursor(row_factory=tuple_row), None, owned=True)
 
 
 def _is_for_want_of_writes(tx: Tx, problem: NoTransaction) -> bool:

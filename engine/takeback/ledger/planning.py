@@ -11,50 +11,47 @@ each transaction: behind one nothing is prepared, and each transaction says ``KE
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import text
 
 from takeback.ledger.statement import Statement
+from takeback.ledger.transaction import Tx
 
 PREPARED_MAX = 200
 """More statements than there are."""
 
-# Nothing is sorted, gathered or hashed where an index gives it, and nothing is worth compiling.
-TO_INDEX = {
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_sort": "off",
-    "jit": "off",
-}
-
-_FOR_A_SESSION = TO_INDEX | {"plan_cache_mode": "force_generic_plan"}
+_TO_INDEX = """
+    ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('jit', 'off')
+"""
+"""Nothing is sorted or gathered where an index gives it, and nothing is worth compiling."""
 
 KEEP_TO_INDEX = Statement(
     name="keep_to_index",
     sentence="Has the rest of this transaction read along indexes, without sorting what they give.",
     index=None,
     lock="none",
-    text=text(
-        "SELECT "
-        + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in TO_INDEX.items())
-    ),
+    text=text(f"""
+SELECT count(set_config(s.name, s.value, true)) FROM (VALUES {_TO_INDEX}) AS s (name, value)
+"""),
 )
 
+KEEP_PLANS = Statement(
+    name="keep_plans",
+    sentence="Has a session of our own keep plans along indexes, if it is spoken to directly.",
+    index=None,
+    lock="none",
+    text=text(f"""
+SELECT count(set_config(s.name, s.value, false))
+FROM (VALUES {_TO_INDEX}, ('plan_cache_mode', 'force_generic_plan')) AS s (name, value)
+WHERE pg_backend_pid() = CAST(:pid AS int)
+"""),
+)
+"""A pooler hands out numbers of its own in place of those of the server's processes: who hears
+another one from the process itself doesn't speak to it directly."""
 
-def keep_plans(raw: Any) -> bool:
-    """Has a new connection keep plans; answers with whether it may.
 
-    A pooler hands out numbers of its own in place of those of the server's processes: whoever
-    hears another one from the process itself doesn't speak to it directly.
-    """
-    with raw.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        is_direct = bool(cursor.fetchone() == (raw.info.backend_pid,))
-        if is_direct:
-            for name, value in _FOR_A_SESSION.items():
-                cursor.execute(f"SET SESSION {name} = {value}")
-    raw.commit()
-    raw.prepare_threshold = 0 if is_direct else None
-    raw.prepared_max = PREPARED_MAX
-    return is_direct
+def keep_plans(tx: Tx) -> None:
+    """Has the new connection of ``tx`` keep plans, where it may."""
+    (count,) = tx.row(KEEP_PLANS, {"pid": tx.raw.info.backend_pid})
+    if count:
+        tx.raw.prepare_threshold = 0
+        tx.raw.prepared_max = PREPARED_MAX
