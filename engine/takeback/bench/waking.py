@@ -27,7 +27,14 @@ AHEAD = timedelta(seconds=3)
 REST_SECONDS = 5.0
 SECONDS_MAX = 60.0
 
-STATEMENTS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %(name)s"
+LOOK_SECONDS = 0.02
+
+BEGAN = """
+SELECT query_start FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+  AND query_start > backend_start + interval '1 second'
+"""
+"""When each session began its latest statement; not what it said when it connected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +94,20 @@ def latenesses(url: str, *, count: int) -> list[Lateness]:
 
 
 def idle_statements(url: str, *, seconds: float) -> float:
-    """Statements a second of a worker that has nothing to do: its transactions, counted there."""
+    """Statements a second of a worker that has nothing to do.
+
+    By when the server says that each began, from the first that is seen to the last: what others
+    do in the same database, such as a vacuum, is not counted.
+    """
+    began: set[datetime] = set()
     with Watched(url), psycopg.connect(url, autocommit=True) as connection:
         pause = threading.Event()
-        name = connection.info.dbname
-        pause.wait(2.0)
-        before = connection.execute(STATEMENTS, {"name": name}).fetchall()[0][0]
-        pause.wait(seconds)
-        after = connection.execute(STATEMENTS, {"name": name}).fetchall()[0][0]
-    # The first look is counted by the second.
-    return float(max(after - before - 1, 0) / seconds)
+        pause.wait(REST_SECONDS)
+        for _ in range(int(seconds / LOOK_SECONDS)):
+            pause.wait(LOOK_SECONDS)
+            began |= {at for (at,) in connection.execute(BEGAN)}
+    rests = len(began) - 1
+    return rests / (max(began) - min(began)).total_seconds() if rests > 0 else 0.0
 
 
 def _planned(url: str, worker: Watched, name: str, offsets: Sequence[timedelta]) -> Lateness:
