@@ -171,6 +171,7 @@ class RabbitMQ(Server):
         arguments = "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1"
         return [services.require("rabbitmq")], {
             "HOME": str(here),
+            "ERL_CRASH_DUMP": str(here / "erl_crash.dump"),
             "ERL_EPMD_PORT": str(self.mapper_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"takeback{self.port}@localhost",
