@@ -132,3 +132,11 @@ def test_nobody_approves_their_own_call_before_or_after_another_person_has(kiosk
     assert kiosk("approve", own, "--principal", "dana", "--json").code == "no_access"
     assert kiosk("approve", own, "--principal", "robin").exit == 0
     assert kiosk("approve", own, "--principal", "dana", "--json").code == "no_access"
+
+
+def test_an_approval_of_what_was_taken_back_since_is_not_done(kiosk, ref):
+    assert kiosk("approve", ref, "--principal", "dana").exit == 0
+    assert kiosk("approve", ref, "--principal", "dana").exit == 0, "twice is once"
+    assert kiosk("restore", ref).exit == 0
+    said = kiosk("approve", ref, "--principal", "dana", "--json")
+    assert (said.exit, said.document["status"]) == (1, "refused")

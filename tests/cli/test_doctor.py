@@ -18,6 +18,7 @@ NAMES = [
     "lease_seconds",
     "reconcile_seconds",
     "memory_mb",
+    "metrics",
     "data_directory",
 ]
 
@@ -221,7 +222,7 @@ def test_behind_a_freeze_nothing_is_overdue_and_the_way_on_is_said(
     freeze, waiting = said.document["attention"]
     assert freeze.startswith("frozen: tool ring, tenant default: since ")
     assert "next: `takeback thaw --tool ring --reason '...'`" in freeze
-    assert waiting.startswith("1 frozen, the oldest due since ")
+    assert waiting.startswith("1 frozen, the first of them due at ")
     # Another freeze hides nothing of what no worker takes.
     kiosk.ref(*call("give", amount=1))
     with psycopg.connect(database_url) as connection:

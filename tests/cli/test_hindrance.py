@@ -28,7 +28,7 @@ def test_a_frozen_call_is_told_that_a_person_has_to_let_it_go_on(kiosk: Terminal
     first = kiosk(*call("post", to="dana"), "--json").document
     assert first["status"] == "scheduled"
     assert first["hindered_by"] == [{"kind": "freeze", "ends_when": "a person lets it go on"}]
-    assert "does not begin before a person lets it go on" in first["summary"]
+    assert "Z, nor before a person lets it go on: it is frozen." in first["summary"]
     assert "leaves at" not in first["summary"]
     again = kiosk(*call("post", to="dana"), "--json").document
     assert (again["hindered_by"], again["replayed"]) == (first["hindered_by"], True)

@@ -71,6 +71,8 @@ EVERYWHERE_SECONDS = 1.0
 STAND_IN_SECONDS = 5.0
 """A broker that restarts is waited for this long; then a ticker that stands in begins."""
 
+REASON_LENGTH_MAX = 200
+
 PROBE_SECONDS = 2.0
 """How often one who stands in looks whether the broker is back."""
 
@@ -210,7 +212,7 @@ class Ticker:
 
     def _wait_out(self, problem: errors.Unavailable) -> None:
         pause = self._troubles.pause()
-        logger.warning("ticker_waits", code=problem.code, seconds=pause)
+        logger.warning("ticker_waits", code=problem.code, reason=_reason(problem), seconds=pause)
         self._sleep(pause)
 
     def _turn(self) -> None:
@@ -351,6 +353,12 @@ def _patience(length: int) -> float:
     return AGAIN_SECONDS_BEHIND if length else AGAIN_SECONDS
 
 
+def _reason(problem: BaseException) -> str | None:
+    """What the driver said, on one line."""
+    cause = problem.__cause__
+    return None if cause is None else " ".join(str(cause).split())[:REASON_LENGTH_MAX]
+
+
 def _require_broker(post: Post, *, stands_in: bool) -> None:
     """One who stands in begins without the broker, which is waited for as if it had gone away."""
     try:
@@ -358,7 +366,7 @@ def _require_broker(post: Post, *, stands_in: bool) -> None:
     except errors.BrokerUnavailable as problem:
         if not stands_in:
             raise
-        logger.warning("broker_away", code=problem.code, stands_in=stands_in)
+        logger.warning("broker_away", code=problem.code, reason=_reason(problem))
 
 
 def tick(app: Takeback, *, stand_in: bool, metrics: str | None = None) -> Ticked:

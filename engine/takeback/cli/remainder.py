@@ -24,7 +24,7 @@ _SAID: Mapping[str, str] = {
 
 
 _TO_SEE_TO: Mapping[str, str] = {
-    "frozen": "frozen, the oldest due since {at}: they wait for `takeback thaw`",
+    "frozen": "frozen, the first of them due at {at}: they wait for `takeback thaw`",
     "awaiting_approval": "for a person to approve, the oldest called at {at}: "
     "next: `takeback list --state awaiting_approval`",
     "in_doubt": "in doubt, the oldest called at {at}: nobody knows yet whether they happened; "

@@ -5,7 +5,6 @@ It is no part of the intent, and no event tells it: it is read beside the intent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,16 +34,15 @@ class Hindrance:
         return [freeze] * self.is_frozen + [pause] * (self.paused is not None)
 
     def sentence(self) -> str:
-        """The same after the name of what is hindered.
+        """When it is over, and what it is, behind "does not begin before".
 
         >>> Hindrance(is_frozen=True).sentence()
-        'does not begin before a person lets it go on, who has stopped it (a freeze)'
+        'a person lets it go on: it is frozen'
         """
-        reasons: Sequence[str] = [
-            *[f"{THAW}, who has stopped it (a freeze)"] * self.is_frozen,
-            *[f"{ANSWER} (its connector {self.paused} is paused)"] * (self.paused is not None),
-        ]
-        return f"does not begin before {', and before '.join(reasons)}"
+        ends = [THAW] * self.is_frozen + [ANSWER] * (self.paused is not None)
+        what = ["it is frozen"] * self.is_frozen
+        what += [f"its connector {self.paused} is paused"] * (self.paused is not None)
+        return f"{' and '.join(ends)}: {', and '.join(what)}"
 
 
 UNHINDERED = Hindrance()

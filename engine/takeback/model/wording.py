@@ -113,9 +113,9 @@ def _hindered(
     if is_tried_again(intent):
         waits = f"{subject} may or may not have happened, and is to be tried again."
     if waits is not None:
-        return f"{brief(waits, SUBJECT_BYTES_MAX)} Then it {hindrance.sentence()}."
+        return f"{brief(waits, SUBJECT_BYTES_MAX)} It does not begin before {hindrance.sentence()}."
     until = clock(intent.due_at, intent.recorded_at) if intent.due_at else "its time"
-    return f"{subject} {hindrance.sentence()}. Nor does it before {until}."
+    return f"{subject} does not begin before {until}, nor before {hindrance.sentence()}."
 
 
 def _wait_sentence(
