@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from takeback.connectors.smtp import SmtpServer
+from takeback.dispatch.pulse import Pulse
+from takeback.meter import Meter
+from takeback.metrics import Watched, expose
+from takeback.model.errors import DatabaseUnavailable
+from tests.fetch import free_ports
+
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 
@@ -74,3 +81,65 @@ def test_what_is_built_here_is_built_from_the_file_beside_it(compose):
     built = [it["build"] for it in compose["services"].values() if "build" in it]
     assert built
     assert all((ROOT / "Dockerfile").exists() and it["context"] == "." for it in built)
+
+
+def test_one_service_builds_the_image_and_the_others_look_for_it_nowhere_else(compose):
+    """Several that build one image at the same time collide: "image already exists"."""
+    of_ours = {name: it for name, it in compose["services"].items() if it["image"] == "takeback"}
+    assert [name for name, it in of_ours.items() if "build" in it] == ["migrate"]
+    assert {it["pull_policy"] for name, it in of_ours.items() if name != "migrate"} == {"never"}
+    assert all("migrate" in it["depends_on"] for name, it in of_ours.items() if name != "migrate")
+
+
+def test_every_port_is_open_on_this_machine_alone_and_to_one_service(compose):
+    ports = [port for it in compose["services"].values() for port in it.get("ports", ())]
+    assert len(ports) >= 7
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+
+
+def test_mails_go_to_the_server_that_is_there(compose):
+    server = SmtpServer.from_url(compose["services"]["worker"]["environment"]["SHOP_SMTP_URL"])
+    assert server.host in compose["services"]
+
+
+@pytest.mark.parametrize(
+    ("age", "is_well"), [(0.5, True), (59.0, True), (61.0, False), (None, False)]
+)
+def test_whoever_has_looked_round_within_a_minute_is_well(compose, age, is_well):
+    """The check itself, run against metrics that are served; ``None``: it has not begun yet."""
+    services = compose["services"]
+    (port,) = {
+        it["environment"]["TAKEBACK_METRICS"].rpartition(":")[2]
+        for name, it in services.items()
+        if name in ("worker", "ticker", "actors")
+    }
+    command = services["worker"]["healthcheck"]["test"]
+    assert command == services["ticker"]["healthcheck"]["test"]
+    assert command == services["actors"]["healthcheck"]["test"]
+    assert command[:3] == ["CMD", "python", "-c"] and f"127.0.0.1:{port}/" in command[3]
+    assert "$" not in command[3], "compose would take it for a variable"
+    with expose(str(free_ports(1)), watched(age)) as served:
+        code = command[3].replace(port, str(served.port))
+        checked = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert (checked.returncode == 0) == is_well, checked.stderr
+
+
+def watched(age):
+    """Something that has looked round so long ago."""
+    pulse = Pulse(
+        turns=1, seconds_since_success=age or 0.0, busy=0, open=0, abandoned=0, performed=0,
+        taken_over=0,
+    )  # fmt: skip
+
+    def away():
+        raise DatabaseUnavailable("the database can't be reached, or went away")
+
+    return Watched(
+        process="worker",
+        version="1",
+        meter=Meter(lambda: 0.0),
+        pulse=lambda: None if age is None else pulse,
+        backlog=away,
+        monotonic=lambda: 0.0,
+    )
