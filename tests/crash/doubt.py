@@ -26,6 +26,17 @@ def resolve(site: Site, office: Office, stage: Stage | None) -> None:
     office.resolve(None, site.kept["ref"], "succeeded", principal="dana", note="seen there")
 
 
+def stop(site: Site, office: Office, stage: Stage | None) -> None:
+    """A person stops what is tried again, and doesn't know whether it has happened."""
+    office.resolve(None, site.kept["ref"], "unknown", principal="dana")
+
+
+def retried(site: Site, office: Office) -> None:
+    """It is parked, and a person has it tried again."""
+    lost("send_letter", arrived=True, parked=True)(site, office)
+    office.retry(None, site.kept["ref"], principal="robin")
+
+
 def lost(tool: str, *, arrived: bool, parked: bool = False) -> Callable[[Site, Office], None]:
     """The answer of the only attempt was lost, and it is time to ask, or past it."""
 

@@ -496,6 +496,7 @@ WORKFLOWS: dict[str, Workflow] = {
     "retry by a person": Workflow(
         play=doubt.retry, check=_sent("send_letter"), prepare=doubt.not_begun
     ),
+    "stop by a person": Workflow(play=doubt.stop, check=doubt.parked, prepare=doubt.retried),
     "resolve by a person": Workflow(
         play=doubt.resolve,
         check=doubt.resolved,

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from takeback.cli.asking import can_of, doubt_of
+from takeback.client.batching import Call
 from takeback.model.errors import NotDispatched
 from tests.dispatch.halt import Halt
 from tests.dispatch.office import Office, World
@@ -151,6 +152,11 @@ def test_what_may_have_happened_is_not_repeated_by_whoever_knows_its_ref(
         for told in (
             office.call(None, "send_letter", {"to": "dana"}, repeat_of=ref, principal=principal),
             office.preview(None, "send_letter", {"to": "dana", "repeat_of": ref}),
+            *office.call_many(
+                None,
+                [Call(tool="send_letter", arguments={"to": "dana"}, repeat_of=ref)],
+                principal=principal,
+            ),
         ):
             assert (told.code, told["effect"]) == ("first_in_doubt", "none")
             assert {"resolve": ref, "by": "a person"} in told.error["alternatives"]
