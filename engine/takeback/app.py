@@ -72,7 +72,8 @@ class Takeback(Desk):
         beside: dict[str, Any] = {"repeat_of": repeat_of, "expect": expect, "after": after or None}
         beside["not_before"] = not_before
         if tool == PREVIEW.name:
-            previewed = call_preview(self.context, tx, arguments, beside, run=run, principal=caller)
+            terms = Terms(run=run, principal=caller, on_behalf_of=on_behalf_of)
+            previewed = call_preview(self.context, tx, arguments, beside, terms)
             return hand_over(previewed, Door.CALL)
         if tool == RESTORE.name:
             restored = restoring.call_restore(
@@ -164,13 +165,15 @@ class Takeback(Desk):
         *,
         run: str | None = None,
         principal: str | None = None,
+        on_behalf_of: str | None = None,
     ) -> Envelope:
         """What a call would become now and what it would affect; nothing of it stays.
 
         Its ``expect`` binds a call to that: hand it to ``call``. Refused as the call itself would
         be. With ``tx`` it sees what that has not committed yet. Raises RetryTransaction.
         """
-        answer = preview(self.context, tx, tool, arguments, run=run, principal=principal or UNNAMED)
+        terms = Terms(run=run, principal=principal or UNNAMED, on_behalf_of=on_behalf_of)
+        answer = preview(self.context, tx, tool, arguments, terms)
         return hand_over(answer, Door.PREVIEW)
 
     def approve(
@@ -326,10 +329,14 @@ class Takeback(Desk):
         *,
         run: str | None = None,
         principal: str | None = None,
+        on_behalf_of: str | None = None,
     ) -> Envelope:
         """``preview`` for an AsyncSession or AsyncConnection, or for none."""
         return await self._beside(
-            tx, lambda t: self.preview(t, tool, arguments, run=run, principal=principal)
+            tx,
+            lambda t: self.preview(
+                t, tool, arguments, run=run, principal=principal, on_behalf_of=on_behalf_of
+            ),
         )
 
     async def aapprove(

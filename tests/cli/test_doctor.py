@@ -158,7 +158,12 @@ def test_the_faults_of_a_day_are_counted_and_are_a_note(kiosk: Terminal):
     said = kiosk("doctor", "--json")
     assert said.exit == 0
     assert said.document["faults_last_day"] == 1
-    assert any("faults in the last day" in note for note in said.document["notes"])
+    (fault,) = said.document["latest_faults"]
+    assert (fault["tool"], fault["tenant"]) == ("jam", "default")
+    (note,) = [one for one in said.document["notes"] if "faults in the last day" in one]
+    assert fault["trace_id"] in note and fault["kind"] in note
+    shown = kiosk("show", fault["trace_id"])
+    assert shown.exit == 0 and fault["kind"] in shown.out
 
 
 def test_the_queue_is_counted_by_state_with_its_oldest(kiosk: Terminal):

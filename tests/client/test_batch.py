@@ -46,6 +46,18 @@ def test_nothing_of_a_batch_stays_when_the_caller_rolls_back(desk, holder):
     assert desk.book("b1") is not None
 
 
+def test_a_preview_among_calls_is_answered_as_alone_and_leaves_nothing(desk, holder):
+    asked = {"tool": "delete_book", "arguments": {"book": "b1"}}
+    alone = holder.call(desk.app, "preview", asked)
+    seen, letters = holder.call_many(desk.app, [Call(tool="preview", arguments=asked), letter(1)])
+    holder.commit()
+    assert (seen.status, seen.affected) == (alone.status, alone.affected)
+    assert seen.affected and seen["expect"]
+    assert list(desk.states()) == [letters.ref] and desk.book("b1") is not None
+    (wrong,) = desk.app.call_many(None, [Call(tool="preview", arguments={"tool": "no_tool"})])
+    assert wrong.status == "refused"
+
+
 def test_no_calls_are_no_answers(desk, holder):
     assert holder.call_many(desk.app, []) == []
     assert desk.app.call_many(None, []) == []
@@ -149,6 +161,7 @@ def test_the_next_generation_opens_in_a_batch_too(desk, holder):
     digest = Call(tool="digest", arguments={"who": "dana"})
     (first,) = desk.app.call_many(None, [digest])
     desk.shift(timedelta(hours=25))
+    desk.work()
     (second,) = holder.call_many(desk.app, [digest])
     assert (second["replayed"], second.ref == first.ref) == (False, False)
 

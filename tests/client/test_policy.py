@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from takeback import NotDispatched, Performed, Permission, Proposal, Rejected, RetryTransaction
+from takeback.client.batching import Call
 from takeback.declare import GATED, REFUSE, Approval, Limit
 
 LETTER = {"to": "r-1", "subject": "due"}
@@ -28,6 +29,22 @@ def cause_of(desk, ref):
 
 
 # ── the app's own policy ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_preview_is_asked_about_as_the_call_on_whose_behalf_it_is_made(desk):
+    """A policy that looks at whom it is for foretells what the call will hear."""
+    app = desk.make_app(
+        policy=lambda proposal: (
+            Permission.ALLOW if proposal.on_behalf_of == "dana" else Permission.REFUSE
+        )
+    )
+    for whom, code in (("dana", None), ("olu", "no_access"), (None, "no_access")):
+        seen = app.preview(None, "send_letter", LETTER, on_behalf_of=whom)
+        asked = {"tool": "send_letter", "arguments": LETTER}
+        called = app.call(None, "preview", asked, on_behalf_of=whom)
+        (batched,) = app.call_many(None, [Call(tool="preview", arguments=asked)], on_behalf_of=whom)
+        assert (seen.code, called.code, batched.code) == (code, code, code)
+    assert desk.is_empty()
 
 
 def test_a_policy_is_asked_with_what_is_known_of_the_call(desk):

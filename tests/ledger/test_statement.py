@@ -99,6 +99,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "frozen": {"tenant": TENANT, "tool": "a", "run": None},
     "count_faults": {"counted_max": 1000},
     "forget_faults": {"days": 30, "limit": 100},
+    "latest_faults": {"limit": 3},
     "history": {"tenant": TENANT, "id": ID},
     "forget_previews": {"age_us": 1, "limit": 100},
     "keep_preview": {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,7 +139,7 @@ def _database(app: Takeback, found: Examination, *, show_secrets: bool) -> None:
     source = "embedded" if given is None else named
     database: dict[str, Any] = {"url": None, "source": source, "version": None, "problem": None}
     found.document |= {"database": database, "schema": None, "clock": None, "queue": None}
-    found.document["faults_last_day"] = None
+    found.document |= {"faults_last_day": None, "latest_faults": []}
     try:
         url = app.database_url
         database["url"] = url if show_secrets else masked(url)
@@ -200,11 +200,20 @@ def _schema(health: Health, found: Examination) -> None:
 
 
 def _faults(health: Health, found: Examination) -> None:
+    from takeback.model.moment import iso
+
     found.document["faults_last_day"] = health.faults
+    found.document["latest_faults"] = [
+        asdict(one) | {"at": iso(one.at)} for one in health.latest_faults
+    ]
     if health.faults:
+        named = ", ".join(
+            f"{one.trace_id} ({one.kind} in {one.tool or 'no tool'})"
+            for one in health.latest_faults
+        )
         found.notes.append(
-            f"{health.faults} faults in the last day: `takeback show` and the trace id of an "
-            "answer, or the log, say what each was"
+            f"{health.faults} faults in the last day, the latest {named}: `takeback show` and the "
+            "trace id say what each was"
         )
 
 

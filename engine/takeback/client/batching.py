@@ -13,6 +13,7 @@ from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
 from takeback.client.owning import in_transaction
 from takeback.client.permitted_tool import PERMITTED, answer_permitted
+from takeback.client.preview_tool import PREVIEW, call_preview
 from takeback.client.refusing import refuse, refuse_arguments, refuse_tool
 from takeback.client.request import Request, Terms, prepare
 from takeback.client.restore_tool import RESTORE
@@ -57,7 +58,7 @@ def call_many(
     Raises RetryTransaction when the caller's transaction is lost.
     """
     terms = Terms(run=run, principal=principal, on_behalf_of=on_behalf_of)
-    checked = [_checked(context, call, terms) for call in calls]
+    checked = [_checked(context, given, call, terms) for call in calls]
     return guarded(
         context,
         Course(tool=None, run=run, principal=principal),
@@ -77,15 +78,20 @@ def _call_many(
         ]
 
 
-def _checked(context: Context, call: Call, terms: Terms) -> Request | Wish | Envelope:
+def _checked(
+    context: Context, given: object, call: Call, terms: Terms
+) -> Request | Wish | Envelope:
     trace_id = context.draw_trace_id()
-    given: Any = call
-    if not isinstance(given, Call):
+    said: Any = call
+    if not isinstance(said, Call):
         message = "must be a takeback.Call"
         wrong = Violation(
-            field="calls", code="wrong_type", message=message, received=shown(type(given).__name__)
+            field="calls", code="wrong_type", message=message, received=shown(type(said).__name__)
         )
         return refuse_arguments("call_many", None, (wrong,), trace_id)
+    if call.tool == PREVIEW.name:
+        # Looked at before anything of the batch is recorded: a provider may be asked.
+        return call_preview(context, given, call.arguments, _beside(call), terms)
     return guarded(
         context,
         Course(tool=call.tool, run=terms.run, principal=terms.principal),
@@ -101,12 +107,7 @@ def _prepared(
         return answer_permitted(context, call.arguments, trace_id)
     try:
         if call.tool == RESTORE.name:
-            beside = {
-                "repeat_of": call.repeat_of,
-                "after": call.after or None,
-                "not_before": call.not_before,
-            }
-            ref = ref_of(call.arguments, beside)
+            ref = ref_of(call.arguments, _beside(call))
             return wish_for(
                 ref, run=terms.run, principal=terms.principal, force=False, trace_id=trace_id
             )
@@ -119,6 +120,14 @@ def _prepared(
         return refuse_tool(context.registry, problem, call.arguments, trace_id)
     except errors.TakebackError as problem:
         return refuse(problem, trace_id)
+
+
+def _beside(call: Call) -> dict[str, Any]:
+    return {
+        "repeat_of": call.repeat_of,
+        "after": call.after or None,
+        "not_before": call.not_before,
+    }
 
 
 def _answers(

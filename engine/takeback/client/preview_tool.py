@@ -81,9 +81,7 @@ def call_preview(
     given: object,
     arguments: Any,
     beside: Mapping[str, Any],
-    *,
-    run: str | None,
-    principal: str,
+    terms: Terms,
 ) -> Envelope:
     """``preview`` as a tool that is called; what is said ``beside`` its arguments is refused."""
     received = with_beside(arguments, beside)
@@ -92,9 +90,7 @@ def call_preview(
     except errors.InvalidArguments as problem:
         trace_id = context.draw_trace_id()
         return refuse_arguments(PREVIEW, received, problem.violations, trace_id)
-    return preview(
-        context, given, asked["tool"], received["arguments"], run=run, principal=principal
-    )
+    return preview(context, given, asked["tool"], received["arguments"], terms)
 
 
 def preview(
@@ -102,9 +98,7 @@ def preview(
     given: object,
     tool: str,
     arguments: Mapping[str, Any],
-    *,
-    run: str | None,
-    principal: str,
+    terms: Terms,
 ) -> Envelope:
     """What a call would become now and what it would affect, in the transaction ``given`` or, when
     that is None, in ones of its own.
@@ -114,8 +108,8 @@ def preview(
     """
     return guarded(
         context,
-        Course(tool=tool, run=run, principal=principal),
-        lambda inside: _preview(inside, given, str(tool), arguments, run=run, principal=principal),
+        Course(tool=tool, run=terms.run, principal=terms.principal),
+        lambda inside: _preview(inside, given, str(tool), arguments, terms),
         as_it_is,
     )
 
@@ -125,13 +119,11 @@ def _preview(
     given: object,
     tool: str,
     arguments: Mapping[str, Any],
-    *,
-    run: str | None,
-    principal: str,
+    terms: Terms,
 ) -> Envelope:
     trace_id = context.draw_trace_id()
     try:
-        request = _prepared(context, tool, arguments, run, principal, trace_id=trace_id)
+        request = _prepared(context, tool, arguments, terms, trace_id=trace_id)
         if isinstance(request.bound.effect, Read):
             return foretold_read(request.bound.name, trace_id)
         return _looked_at(context, given, request)
@@ -148,12 +140,11 @@ def _preview(
 
 
 def _prepared(
-    context: Context, tool: str, arguments: Any, run: str | None, principal: str, *, trace_id: str
+    context: Context, tool: str, arguments: Any, terms: Terms, *, trace_id: str
 ) -> Request:
     """The call as it would be recorded; ``repeat_of`` may be among its arguments."""
     if tool in RESERVED_TOOLS:
         raise errors.InvalidArguments([_violation("tool", tool, "must be a tool of the catalog")])
-    terms = Terms(run=run, principal=principal)
     request = prepare(context, tool, arguments, terms, trace_id=trace_id)
     if request.expect is not None:
         said = "is what a preview answers: leave it out here, and send it with the call"

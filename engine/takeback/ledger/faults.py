@@ -97,6 +97,32 @@ SELECT count(*) FROM (
 )
 
 
+LATEST = Statement(
+    name="latest_faults",
+    sentence="Names the latest broken requests of the last day, of every tenant.",
+    index="faults_age",
+    lock="none",
+    text=text("""
+WITH moment AS MATERIALIZED (SELECT takeback.now() - interval '1 day' AS begins)
+SELECT f.tenant, f.trace_id, takeback.micros(f.at), f.tool, f.kind
+FROM takeback.faults AS f
+WHERE f.at >= (SELECT m.begins FROM moment AS m) AND f.trace_id NOT LIKE '%-%'
+ORDER BY f.at DESC LIMIT CAST(:limit AS int)
+"""),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultName:
+    """Which request broke, and by what: ``kind`` names the exception's class."""
+
+    tenant: str
+    trace_id: str
+    at: datetime
+    tool: str | None
+    kind: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakage:
     """What broke, as it is known when it happens: ``kind`` names the exception's class."""
@@ -175,3 +201,11 @@ def _fault(row: Row) -> Fault:
 def count_recent(tx: Tx) -> int:
     """How many faults the last day has brought, at most COUNTED_MAX."""
     return int(tx.row(RECENT, {"counted_max": COUNTED_MAX})[0])
+
+
+def latest(tx: Tx, limit: int) -> tuple[FaultName, ...]:
+    """The latest of these, at most ``limit``, the last first."""
+    return tuple(
+        FaultName(tenant=tenant, trace_id=trace_id, at=instant(at_us), tool=tool, kind=kind)
+        for tenant, trace_id, at_us, tool, kind in tx.rows(LATEST, {"limit": limit})
+    )

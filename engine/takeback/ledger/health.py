@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from takeback.ledger.barrier import HOLDERS
-from takeback.ledger.faults import count_recent
+from takeback.ledger.faults import FaultName, count_recent, latest
 from takeback.ledger.governing import LANE_COLUMNS, lane_of
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
@@ -23,6 +23,9 @@ COUNTED_MAX = 100_000
 """Of each kind of open intent so many are counted: a look stays quick however long the queue is."""
 
 LANES_MAX = 1000
+
+FAULTS_NAMED = 3
+"""So many are named of the faults of a day: one is a cause to look for, more of them a pattern."""
 
 SERVER = Statement(
     name="server",
@@ -145,7 +148,8 @@ class Queue:
 class Health:
     """The ledger's database. ``revision`` and ``queue`` are None where there is no ledger yet.
 
-    ``faults`` counts what broke within the last day; None where the schema keeps none yet.
+    ``faults`` counts what broke within the last day, of which ``latest_faults`` names a few; None
+    where the schema keeps none yet.
     ``lanes`` are the connectors that a worker has come to, by name.
     """
 
@@ -156,6 +160,7 @@ class Health:
     revision: str | None
     queue: Queue | None
     faults: int | None
+    latest_faults: tuple[FaultName, ...] = ()
     lanes: tuple[LaneHealth, ...] = ()
 
 
@@ -171,6 +176,7 @@ def look(tx: Tx) -> Health:
         revision=rows[0][0] if rows else None,
         queue=_queue(tx) if rows else None,
         faults=count_recent(tx) if keeps_faults else None,
+        latest_faults=latest(tx, FAULTS_NAMED) if keeps_faults else (),
         lanes=lanes(tx, counted_max=COUNTED_MAX) if keeps_lanes else (),
     )
 
