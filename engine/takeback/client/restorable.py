@@ -42,9 +42,9 @@ def require_restorable(original: Entry, tool: Tool) -> None:
             next_call={"tool": RESTORE.name, "arguments": {"ref": intent.ref}},
         )
     if intent.state not in (State.SUCCEEDED, State.RESTORE_FAILED):
-        raise errors.NotRestorable(
-            f"there is nothing to take back: {_stands(intent)}", alternatives=_steps(intent)
-        )
+        steps = _steps(intent)
+        refused = "it can't be taken back" if steps else "there is nothing to take back"
+        raise errors.NotRestorable(f"{refused}: {_stands(intent)}", alternatives=steps)
     if isinstance(effect, Remote) and effect.reversal is CANCEL_ONLY:
         raise too_late(original, tool)
     if isinstance(effect, Local) and effect.retention is not None:
