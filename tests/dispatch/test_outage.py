@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,8 +24,11 @@ from tests.dispatch.halt import Halt
 from tests.dispatch.office import Office, World
 from tests.dispatch.shift import Door, Shift, eventually
 from tests.dispatch.test_reconciler import lost, reconciler
+from tests.ledger import cluster
 
 pytestmark = pytest.mark.chaos
+
+AWAY_SECONDS = 45.0
 
 
 class Server:
@@ -86,6 +90,36 @@ def test_a_worker_goes_on_when_the_database_was_killed_under_it(server, office, 
     print(f"the worker waited {waits(caplog)} times")
     assert world.called("dana") == 1
     assert office.kinds(ref) == ["recorded", "claimed", "attempt_began", "succeeded"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_letter_that_arrives_while_the_database_is_away_for_45_seconds_is_sent_once(world):
+    """For real, beyond the lease: no clock is moved, and no keeper brings the server back."""
+    door = Door()
+    with cluster.server(cluster.programs()) as own:
+        database.migrate(own.url)
+        office = Office(own.url, world)
+        world.on["send_letter"] = behind(door, world)
+        with Shift(office):
+            ref = office.call(None, "send_letter", {"to": "dana"}).ref
+            door.knocked()
+            own.stop(hard=True)
+            door.open()
+            threading.Event().wait(AWAY_SECONDS)
+            assert settled(office, ref) == "away"
+            own.start()
+            eventually(lambda: settled(office, ref) == "succeeded", "the outcome is written")
+            later = office.call(None, "send_letter", {"to": "robin"}).ref
+            eventually(lambda: settled(office, later) == "succeeded", "it goes on")
+        kinds = office.kinds(ref)
+        proved = office.verify().problems
+        office.close()
+
+    print(f"what the log tells of it: {kinds}")
+    assert world.called("dana") == world.called("robin") == 1
+    assert kinds[:3] == ["recorded", "claimed", "attempt_began"] and "parked" not in kinds
+    assert proved == ()
 
 
 def behind(door: Door, world: World) -> Callable[[Any], Any]:
