@@ -97,14 +97,15 @@ class Settler:
         plain = [one for one in ended if _is_plain(one)]
         if not plain:
             return list(ended)
+        salts = self.context.entropy(SALT_BYTES * len(plain))
         successes = [
             Success(
                 intent=one.work.intent,
-                salt=self.context.entropy(SALT_BYTES),
+                salt=salts[place * SALT_BYTES : (place + 1) * SALT_BYTES],
                 body=one.outcome.body or "",
                 affected_count=one.outcome.affected_count,
             )
-            for one in plain
+            for place, one in enumerate(plain)
         ]
         settled = {id(plain[place]) for place in settle_many(tx, successes)}
         written += [_became(one, SUCCEEDED) for one in plain if id(one) in settled]
