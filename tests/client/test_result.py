@@ -274,3 +274,13 @@ def test_what_a_read_finds_and_cannot_be_told_is_unavailable(desk, answer):
     desk.case("x", lambda *_: answer)
     told = desk.app.call(None, "look", {"case": "x"})
     assert (told.status, told.code) == ("unavailable", "provider_unavailable")
+
+
+def test_a_plain_result_of_a_remote_tool_leaves_what_the_row_says_it_affects(desk):
+    """The refund's handler answers with a number: the charge is what it was all along."""
+    refund = {"charge": "ch_1", "amount": 500, "currency": "EUR"}
+    first = desk.app.call(None, "refund", refund)
+    desk.work()
+    told = desk.app.status(first.ref)
+    assert (told.status, told.affected) == ("done", first.affected)
+    assert told.affected[0]["id"] == "ch_1" and told["affected_count"] == 1

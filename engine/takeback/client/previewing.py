@@ -22,7 +22,7 @@ from takeback.client import local
 from takeback.client.body import outcome_body
 from takeback.client.context import Context
 from takeback.client.face import Broke, performed, try_face
-from takeback.declare import Local, Read
+from takeback.declare import Affects, Local, Read
 from takeback.declare.argument import INTEGER_MAX
 from takeback.ledger.acting import Actor, act_as
 from takeback.ledger.previewing import (
@@ -141,11 +141,16 @@ def foresee_remote(bound: Bound, arguments: Arguments) -> Foreseen:
             raise errors.HandlerBroke(bound.name) from done.problem
         seen = foreseen_of(performed(done), bound)
     elif affects is not None:
-        named = str(shown(arguments.canonical.get(affects.id, "")))
-        seen = foreseen_of(Performed(affected=[Affected(kind=affects.kind, id=named)]), bound)
+        seen = foreseen_of(Performed(affected=by_row(affects, arguments.canonical)), bound)
     else:
         seen = foreseen_of(Performed(), bound)
     return replace(seen, not_covered=(*seen.not_covered, UPSTREAM))
+
+
+def by_row(affects: Affects, canonical: Mapping[str, Any]) -> list[Affected]:
+    """What a row says that a call affects, where its handler says nothing."""
+    named = str(shown(canonical.get(affects.id, "")))
+    return [Affected(kind=affects.kind, id=named, label=named)]
 
 
 def foreseen_of(done: Performed, bound: Bound) -> Foreseen:

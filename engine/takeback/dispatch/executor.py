@@ -13,6 +13,7 @@ from typing import Any
 
 from takeback.client.context import Context
 from takeback.client.face import Broke, try_face
+from takeback.client.previewing import by_row
 from takeback.dispatch.brake import Brake
 from takeback.dispatch.outcome import INTERRUPTED, Outcome, of_answer, of_refusal
 from takeback.dispatch.pace import Pace
@@ -25,6 +26,7 @@ from takeback.model import command as commands
 from takeback.model import errors
 from takeback.model.attempt import attempt_trace
 from takeback.model.decide import decide
+from takeback.model.handler import Performed
 from takeback.model.intent import State, why_not_begin
 
 BEGIN_PAUSES = (0.05, 0.2, 0.5)
@@ -92,7 +94,14 @@ class Executor:
             return outcome
         if isinstance(answer, Broke):
             logger.error("attempt_broke", **_named(work), exc_info=answer.problem)
-        return of_answer(answer)
+        return of_answer(self._with_row(work, answer))
+
+    def _with_row(self, work: Work, answer: object) -> object:
+        """A plain result says nothing of what it affects: the row's word stands then."""
+        affects = work.bound.tool.affects
+        if affects is None or work.original or isinstance(answer, Broke | Performed):
+            return answer
+        return Performed(result=answer, affected=by_row(affects, work.canonical))
 
     def _log(self, work: Work, problem: errors.TakebackError, outcome: Outcome) -> None:
         """What a handler says of its attempt is told in its own words; what says nothing of it
