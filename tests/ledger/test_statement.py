@@ -298,6 +298,8 @@ WORKED = (
     *("lock_expired", "lock_free", "lock_lapsed", "lock_waiting", "lock_wanted", "settle_many"),
     "waiting",
 )
+# And of these, what concerns intents whose keys it has.
+BY_KEY = ("begin_many", "lock_free", "lock_wanted", "renew", "settle_many")
 # These read no table of ours but a sequence, the version, or settings.
 ELSEWHERE = frozenset(
     {
@@ -451,6 +453,24 @@ def test_what_a_worker_says_is_planned_along_indexes_from_the_first_day(young_ur
     """A worker keeps the plan that it makes when the ledger is empty, however much comes in."""
     plan = plan_of(young_url, STATEMENTS[name], "force_generic_plan", to_index=True)
     check_plan(plan, STATEMENTS[name])
+
+
+@pytest.mark.parametrize("url", ["young_url", "grown_url"])
+@pytest.mark.parametrize("name", BY_KEY)
+def test_what_a_worker_knows_by_its_key_is_looked_up_by_it_however_many_there_are(
+    request: pytest.FixtureRequest, url: str, name: str
+):
+    """Neither all intents are gone through in order, nor all that are due or begun, for each."""
+    plan = plan_of(
+        request.getfixturevalue(url), STATEMENTS[name], "force_generic_plan", to_index=True
+    )
+    found = [
+        (node["Index Name"], node.get("Index Cond", "all of it"))
+        for node in plan
+        if node.get("Relation Name") == "intents" and "Index Name" in node
+    ]
+    assert found
+    assert [one for one in found if "id = " not in one[1] and "ordering = " not in one[1]] == []
 
 
 def check_plan(plan: list[dict[str, Any]], statement: Statement) -> None:

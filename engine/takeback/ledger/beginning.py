@@ -46,7 +46,7 @@ wanted AS MATERIALIZED (
                CASE i.state WHEN 'held' THEN 1 ELSE 0 END AS is_held
         FROM takeback.intents AS i
         WHERE i.tenant = w.tenant AND i.id = w.id AND i.version = w.version
-          AND i.state IN ('held', 'due') AND i.due_at <= w.at AND NOT i.contradicted
+          AND i.state || '' IN ('held', 'due') AND i.due_at <= w.at AND NOT i.contradicted
           AND (i.begin_before IS NULL OR w.at < i.begin_before)
         LIMIT 1) AS i
 ), due AS MATERIALIZED (

@@ -53,9 +53,15 @@ IS_RUNNING = """(i.restores IS NOT NULL OR NOT EXISTS (
 """What is frozen is no work: it neither keeps a worker turning nor takes the place of others. What
 takes back is never frozen."""
 
-IS_CLAIMABLE = f"""i.state IN ('held', 'due') AND i.due_at <= (SELECT takeback.now())
+_MAY_BEGIN = f"""i.due_at <= (SELECT takeback.now())
   AND {RUNNABLE} AND {IS_RUNNING} AND {IS_IN_TURN}"""
-"""What may be claimed now, whether it was looked for or asked for by its id, of any tenant."""
+
+IS_CLAIMABLE = f"i.state IN ('held', 'due') AND {_MAY_BEGIN}"
+"""What may be claimed now, of any tenant, as it is looked for."""
+
+_IS_CLAIMABLE_ALSO = f"i.state || '' IN ('held', 'due') AND {_MAY_BEGIN}"
+"""The same of what is asked for by its id. A state is said so wherever a row is looked up by its
+key: the planner would else look for each row in an index of all that is in that state."""
 
 IS_FROZEN = "i.restores IS NULL AND takeback.frozen(i.tenant, i.tool, i.run)"
 """Asked once the barrier is held, by a snapshot taken then: see ``takeback.ledger.braking``."""
@@ -84,18 +90,28 @@ SELECT {TAKEN} FROM locked AS i
 """),
 )
 
+_NAMED = f"""
+    SELECT {STORED_COLUMNS}
+    FROM barrier
+    CROSS JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
+    CROSS JOIN LATERAL (
+        SELECT {STORED_COLUMNS} FROM takeback.intents AS i
+        WHERE i.tenant = w.tenant AND i.id = w.id"""
+"""Each is looked up by itself, in the order in which they are given: to have a join in order that
+nothing sorts, the planner would go through every intent there is."""
+
+_FREE = """
+        LIMIT 1 FOR UPDATE OF i SKIP LOCKED) AS i)"""
+
 LOCK_FREE = Statement(
     name="lock_free",
     sentence="Locks those of some intents that nobody else holds.",
     index="intents_pkey",
-    lock="the barrier (shared), then the rows that are free",
+    lock="the barrier (shared), then the rows that are free, in the order given",
     text=text(f"""
-WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held)
-SELECT {TAKEN}, {IS_FROZEN}
-FROM barrier CROSS JOIN takeback.intents AS i
-JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
-  ON i.tenant = w.tenant AND i.id = w.id
-ORDER BY i.tenant, i.id FOR UPDATE OF i SKIP LOCKED
+WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
+free AS MATERIALIZED ({_NAMED}{_FREE}
+SELECT {TAKEN}, {IS_FROZEN} FROM free AS i
 """),
 )
 
@@ -103,16 +119,12 @@ LOCK_WANTED = Statement(
     name="lock_wanted",
     sentence="Takes those of some intents that may be claimed now.",
     index="intents_pkey",
-    lock="the barrier (shared), then the rows that are free",
+    lock="the barrier (shared), then the rows that are free, in the order given",
     text=text(f"""
 WITH barrier AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(31418, 1)::text AS held),
-{STOPPED}
-SELECT {TAKEN}, {IS_FROZEN}, {ARGUMENTS}
-FROM barrier CROSS JOIN takeback.intents AS i
-JOIN unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[])) AS w (tenant, id)
-  ON i.tenant = w.tenant AND i.id = w.id
-WHERE {OF_TENANT} AND {IS_CLAIMABLE}
-ORDER BY i.tenant, i.id FOR UPDATE OF i SKIP LOCKED
+{STOPPED},
+free AS MATERIALIZED ({_NAMED} AND {OF_TENANT} AND {_IS_CLAIMABLE_ALSO}{_FREE}
+SELECT {TAKEN}, {IS_FROZEN}, {ARGUMENTS} FROM free AS i
 """),
 )
 
@@ -186,9 +198,8 @@ def lock(tx: Tx, tenant: str, ids: Sequence[UUID]) -> list[Taken]:
 
 def lock_free(tx: Tx, intents: Sequence[Intent]) -> list[Taken]:
     """Those of ``intents`` that nobody else holds at this moment."""
-    tenants = [i.tenant for i in intents]
-    ids = [str(i.id) for i in intents]
-    return [taken_of(row) for row in tx.rows(LOCK_FREE, {"tenants": tenants, "ids": ids})]
+    named = sorted((i.tenant, str(i.id)) for i in intents)
+    return [taken_of(row) for row in tx.rows(LOCK_FREE, _named(named))]
 
 
 def lock_wanted(
@@ -201,13 +212,14 @@ def lock_wanted(
     """The rows of those of ``wanted``, by tenant and id, that a look might have claimed now too;
     like ``takeback.ledger.claiming.lock_due``.
     """
-    parameters = {
-        "tools": json.dumps(dict(tools)),
-        "tenants": [whose for whose, _ in wanted],
-        "ids": [str(i) for _, i in wanted],
-        "tenant": tenant,
-    }
-    return tx.rows(LOCK_WANTED, parameters)
+    named = sorted((whose, str(id_)) for whose, id_ in wanted)
+    return tx.rows(
+        LOCK_WANTED, {"tools": json.dumps(dict(tools)), "tenant": tenant, **_named(named)}
+    )
+
+
+def _named(named: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    return {"tenants": [whose for whose, _ in named], "ids": [id_ for _, id_ in named]}
 
 
 def lock_expired(tx: Tx, limit: int, *, tenant: str | None = None) -> list[Taken]:

@@ -21,15 +21,17 @@ RENEW = Statement(
     name="renew",
     sentence="Puts off the end of the leases of attempts that still belong to who asks.",
     index="intents_pkey",
-    lock="the rows that are free and still at these attempts, by (tenant, id)",
+    lock="the rows that are free and still at these attempts, in the order given",
     text=text("""
 WITH own AS MATERIALIZED (
     SELECT i.tenant, i.id
     FROM unnest(CAST(:tenants AS text[]), CAST(:ids AS uuid[]), CAST(:attempts AS int[]))
         AS w (tenant, id, attempt)
-    JOIN takeback.intents AS i ON i.tenant = w.tenant AND i.id = w.id
-    WHERE i.state = 'executing' AND i.attempt = w.attempt
-    ORDER BY i.tenant, i.id FOR NO KEY UPDATE OF i SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT i.tenant, i.id FROM takeback.intents AS i
+        WHERE i.tenant = w.tenant AND i.id = w.id
+          AND i.state || '' = 'executing' AND i.attempt = w.attempt
+        LIMIT 1 FOR NO KEY UPDATE OF i SKIP LOCKED) AS i
 ), renewed AS (
     UPDATE takeback.intents AS i
     SET lease_until = greatest(

@@ -35,7 +35,7 @@ ended AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT i.tenant, i.id, i.version, i.attempt, i.head_hash FROM takeback.intents AS i
         WHERE i.tenant = w.tenant AND i.id = w.id AND i.version = w.version
-          AND i.state = 'executing'
+          AND i.state || '' = 'executing'
         LIMIT 1 FOR UPDATE OF i SKIP LOCKED) AS i
 ), said AS MATERIALIZED (
     SELECT e.tenant, e.id, e.version, e.attempt, e.head_hash, e.place, e.salt, e.body,
