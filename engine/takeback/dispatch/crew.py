@@ -134,19 +134,19 @@ class Crew:
         self._line.extend(tasks)
         self._man()
 
-    def look(self, seconds: float) -> int:
+    def look(self, seconds: float, *, beside: bool = False) -> int:
         """Settles what has ended; answers with how many attempts are written down by now.
 
-        Waits at most ``seconds`` for an attempt to end. Without any to wait it may go on while what
-        has ended is being written. Raises Unavailable, and keeps what could not be written.
+        Waits at most ``seconds`` for an attempt to end. With ``beside`` what has ended may still be
+        being written when it comes back. Raises Unavailable, and keeps what could not be written.
         """
         ended = [*self._ended(seconds), *self._overdue()]
         self._open += ended
-        hurries = seconds == 0.0 and len(self._open) >= BESIDE_MIN and not self._is_stopping
+        is_beside = beside and len(self._open) >= BESIDE_MIN and not self._is_stopping
         written = self._collected()
         if self._open and (ended or self._monotonic() >= self._open_again_at):
             group, self._open = self._open, []
-            if hurries:
+            if is_beside:
                 self._beside = (self._at_desk().submit(self._settler.settle, group), group)
             else:
                 written += self._noted(group, lambda: self._settler.settle(group))

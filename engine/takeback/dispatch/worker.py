@@ -199,7 +199,8 @@ class Worker:
         """One look round; says whether a drain is over."""
         room = self._room()
         hurries = self._is_more_due and room > 0
-        self._count(self._crew.look(0.0 if hurries else LOOK_SECONDS))
+        seconds = 0.0 if hurries else LOOK_SECONDS
+        self._count(self._crew.look(seconds, beside=self._is_more_due))
         self._sweep.look()
         self._adapt_batch()
         room = self._room()
