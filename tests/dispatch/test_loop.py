@@ -1,6 +1,6 @@
 """How a worker spends its time: asleep until it is needed, and never for long when it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,11 +8,15 @@ import psycopg
 import pytest
 
 from takeback.client.batching import Call
+from takeback.dispatch.crew import BESIDE_MIN
 from takeback.dispatch.dispatcher import Claimed
+from takeback.dispatch.executor import Ended
 from takeback.dispatch.pace import Pace
-from takeback.dispatch.worker import LOOK_AGAIN_SECONDS
+from takeback.dispatch.settler import Settler
+from takeback.dispatch.worker import GROWTH_MAX, LOOK_AGAIN_SECONDS
 from takeback.testing.crash import Stage
 from tests.dispatch.office import Called, Office
+from tests.dispatch.shift import Door, Shift, eventually
 
 
 @pytest.fixture
@@ -270,3 +274,29 @@ def test_a_claim_is_as_large_as_what_begins_within_a_second(office, world, clock
     object.__setattr__(worker._dispatcher, "run_once", counted)
     worker.run(drain=True)
     assert [one for one in claimed if one] == sizes
+
+
+def test_outcomes_are_written_down_beside_the_next_claim(office, monkeypatch):
+    """The worker has claimed again while the first outcomes are held where they are written."""
+    count = BESIDE_MIN * 10
+    calls = [Call(tool="pay", arguments={"to": str(n)}) for n in range(count)]
+    refs = [answer.ref for answer in office.call_many(None, calls)]
+    door, settle = Door(), Settler.settle
+
+    def settle_late(self: Settler, ended: Sequence[Ended]) -> list[Ended]:
+        door.wait()
+        return settle(self, ended)
+
+    monkeypatch.setattr(Settler, "settle", settle_late)
+    with Shift(office, concurrency=BESIDE_MIN):
+        door.knocked()
+        first = BESIDE_MIN * GROWTH_MAX
+        eventually(lambda: len(states(office, "executing")) > first, "it has claimed again")
+        assert not states(office, "succeeded")
+        door.open()
+        eventually(lambda: len(states(office, "succeeded")) == count, "all are written down")
+    assert {office.state(ref) for ref in refs} == {"succeeded"}
+
+
+def states(office: Office, state: str) -> Sequence[Any]:
+    return office.list(state=state, limit=1000)
