@@ -30,13 +30,15 @@ from takeback.model.errors import DatabaseUnavailable, InvalidSettings, NoTransa
 SCHEMA = "takeback"
 VERSION_TABLE = "alembic_version"
 
-# Any number that others are unlikely to use; the two-int space keeps it off intents' keys.
+# Any number that others are unlikely to use; the two-int space keeps it off intents' keys. Of the
+# same class the ledger has 1, the barrier, and 3, the turn of freezes: no person waits for a build.
 MIGRATION_LOCK = (31418, 2)
-BUILDING_LOCK = (31418, 3)
+BUILDING_LOCK = (31418, 4)
 
 IS_OURS = text("""
 SELECT NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS b
-                   WHERE b.relid = to_regclass('takeback.intents'))
+                   WHERE b.datname = current_database()
+                     AND b.relid = to_regclass('takeback.intents'))
        AND pg_try_advisory_xact_lock(CAST(:class AS int), CAST(:id AS int))
 """)
 

@@ -6,13 +6,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 import takeback_migrations
+from takeback.ledger.braking import FreezeScope, freeze
+from takeback.ledger.database import Database
 from takeback.model.errors import DatabaseUnavailable
+from tests import database
 from tests.ledger.scribe import PATIENCE_SECONDS, Scribe, until
 from tests.migrations import release_before
 from tests.migrations.release_before import ReleaseBefore, connected
@@ -88,6 +93,24 @@ def test_who_calls_while_an_index_is_built_waits_for_nobody_and_the_build_goes_o
     assert len(rows(url, "SELECT FROM takeback.intents")) == 5
 
 
+def test_a_person_who_freezes_while_an_index_is_built_is_answered_at_once(url: str, scribe: Scribe):
+    columns_first(url)
+    with (
+        closing(Database(url)) as ledger,
+        ThreadPoolExecutor(1) as threads,
+        connected(url) as writer,
+    ):
+        writer.recorded(scribe.due())
+        work = migrated_beside(threads, url)
+        until(lambda: rows(url, BUILDER), "the build to wait for the writer")
+        with ledger.transaction() as tx:
+            tx.raw.execute("SET LOCAL lock_timeout = '1s'")
+            freeze(tx, FreezeScope(tool="pay"), reason="it repeats itself", by="dana")
+        assert not work.done()
+        writer.tx.commit()
+        work.result(PATIENCE_SECONDS)
+
+
 def test_a_build_that_the_server_has_ended_is_repeated_to_the_end(
     url: str, writer: ReleaseBefore, scribe: Scribe
 ):
@@ -142,3 +165,42 @@ def test_two_that_build_at_once_build_everything_once(url: str, scribe: Scribe):
     head = takeback_migrations.latest_revision()
     assert told == [("0003", head), (head, head), (head, head)]
     assert is_done(url)
+
+
+def test_a_build_in_a_copy_of_the_database_keeps_nobody_else_waiting(
+    url: str, server_url: str, scribe: Scribe
+):
+    """In a copy the tables have the same numbers, and the server tells of all its databases."""
+    columns_first(url)
+    with (
+        copied(server_url, url) as copy,
+        ThreadPoolExecutor(2) as threads,
+        connected(copy) as writer,
+    ):
+        writer.recorded(scribe.due())
+        # Not a migration: two that build in one process would be Alembic's undoing.
+        beside = threads.submit(lambda: built(copy))
+        until(lambda: rows(copy, BUILDER), "the build to wait for the writer")
+        head = takeback_migrations.latest_revision()
+        assert migrated_beside(threads, url).result(PATIENCE_SECONDS) == ("0003", head)
+        assert not beside.done()
+        writer.tx.commit()
+        beside.result(PATIENCE_SECONDS)
+
+
+def built(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as builder:
+        builder.execute("CREATE INDEX CONCURRENTLY one_more ON takeback.intents (ask_at)")
+
+
+@contextmanager
+def copied(server_url: str, url: str) -> Iterator[str]:
+    """The address of a copy of the database at ``url``, dropped at the end."""
+    name = conninfo_to_dict(url)["dbname"]
+    with psycopg.connect(server_url, autocommit=True) as admin:
+        database.create(admin, f"{name}_copy", template=str(name))
+    try:
+        yield database.with_database(server_url, f"{name}_copy")
+    finally:
+        with psycopg.connect(server_url, autocommit=True) as admin:
+            database.drop(admin, f"{name}_copy")
