@@ -99,7 +99,7 @@ CROSS JOIN LATERAL (
         SELECT FROM takeback.intents AS i
         WHERE i.state IN ('held', 'due') AND i.lane = c.name
           AND i.due_at <= (SELECT takeback.now())
-        ORDER BY i.lane, i.tenant, i.priority, i.due_at
+        ORDER BY i.lane, i.tenant, i.priority, i.due_at NULLS FIRST
         LIMIT CAST(:counted_max AS int)) AS o) AS due
 ORDER BY c.name LIMIT CAST(:lanes_max AS int)
 """),

@@ -1,7 +1,8 @@
 """Reads what there is to tell at each fetch: the meter, how the process is, and the ledger.
 
-The ledger is looked at by a thread of its own and never more than once in five seconds, however
-many fetch; one that does not answer is said to be down, and keeps nobody waiting for the rest.
+The ledger is looked at by a thread of its own, one look at a time, and once it has answered not
+again for five seconds, however many fetch; one that does not answer is said to be down, and keeps
+nobody waiting for the rest.
 """
 
 from __future__ import annotations
