@@ -121,6 +121,33 @@ def test_what_was_begun_with_its_claim_and_waited_too_long_is_not_called(office,
     assert [world.called(f"robin-{n}") for n in range(3)] == [0] * 3
 
 
+def test_what_waits_for_half_its_lease_behind_attempts_that_last_is_handed_back(
+    office, world, door
+):
+    """Nobody has called it, and others may have time: it never comes to be in doubt."""
+    hang(world, door, "pay")
+    running = office.call(None, "pay", {"to": "dana"}).ref
+    rest = [office.call(None, "pay", {"to": f"robin-{n}"}).ref for n in range(3)]
+    worker = office.worker_of("w1", pace=Pace(concurrency=1), monotonic=(watch := Watch()))
+    claimed = worker._dispatcher.run_once(10)
+    worker._crew.take_on(claimed.works, watch() + 30.0)
+    door.knocked()
+    watch.seconds += 15.0
+    worker._crew.look(0.0)
+    assert [office.state(ref) for ref in rest] == ["executing"] * 3, "a thread may come in time"
+
+    watch.seconds += 1.0
+    worker._crew.look(0.0)
+
+    assert [office.state(ref) for ref in (running, *rest)] == ["executing", *["due"] * 3]
+    assert office.kinds(rest[0]) == ["recorded", "claimed", "attempt_began", "deferred"]
+    door.open()
+    eventually(lambda: worker._crew.look(0.1) >= 0 and not worker._crew.busy, "all have ended")
+    worker._crew.leave()
+    assert office.state(running) == "succeeded"
+    assert [world.called(f"robin-{n}") for n in range(3)] == [0] * 3
+
+
 def test_a_worker_that_is_told_to_stop_hands_back_what_it_has_not_called(office, world, door):
     """Others need not wait for its lease, and what was begun and not called is no doubt."""
     hang(world, door)

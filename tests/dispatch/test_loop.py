@@ -13,7 +13,7 @@ from takeback.dispatch.dispatcher import Claimed
 from takeback.dispatch.executor import Ended
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.settler import Settler
-from takeback.dispatch.worker import GROWTH_MAX, LOOK_AGAIN_SECONDS
+from takeback.dispatch.worker import GROWTH_MAX, LOOK_AGAIN_SECONDS, Worker
 from takeback.testing.crash import Stage
 from tests.dispatch.office import Called, Office
 from tests.dispatch.shift import Door, Shift, eventually
@@ -263,6 +263,40 @@ def test_a_claim_is_as_large_as_what_begins_within_a_second(office, world, clock
     worker = office.worker_of(
         "w", sleep=clock.advance, monotonic=lambda: now[0], concurrency=1, lease=timedelta(hours=1)
     )
+    claimed = sizes_claimed(worker)
+    worker.run(drain=True)
+    assert [one for one in claimed if one] == sizes
+
+
+def test_a_claim_that_leaves_threads_free_says_nothing_of_how_quick_attempts_are(
+    office, world, clock
+):
+    """Of a few that begin at once, each on a thread of its own, none has waited for another."""
+    now = [0.0]
+
+    def call(called: Called) -> dict[str, Any]:
+        now[0] += 0.001
+        number = int(called.to)
+        if number < 5:
+            office.call(None, "pay", {"to": str(number + 1)})
+        elif number == 5:
+            crowd = [Call(tool="pay", arguments={"to": str(n)}) for n in range(6, 106)]
+            office.call_many(None, crowd)
+        return world.arrive(called)
+
+    world.on["pay"] = call
+    office.call(None, "pay", {"to": "0"})
+    worker = office.worker_of(
+        "w", sleep=clock.advance, monotonic=lambda: now[0], concurrency=4, lease=timedelta(hours=1)
+    )
+    sizes = sizes_claimed(worker)
+    worker.run(drain=True)
+    first = [one for one in sizes if one][:7]
+    assert first[:6] == [1] * 6 and first[6] <= 16, "four for each thread, as at the start"
+
+
+def sizes_claimed(worker: Worker) -> list[int]:
+    """Grows by how many intents ``worker`` takes with each claim."""
     claimed: list[int] = []
     run_once = worker._dispatcher.run_once
 
@@ -272,8 +306,7 @@ def test_a_claim_is_as_large_as_what_begins_within_a_second(office, world, clock
         return found
 
     object.__setattr__(worker._dispatcher, "run_once", counted)
-    worker.run(drain=True)
-    assert [one for one in claimed if one] == sizes
+    return claimed
 
 
 def test_outcomes_are_written_down_beside_the_next_claim(office, monkeypatch):

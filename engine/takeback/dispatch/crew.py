@@ -5,6 +5,8 @@ long keeps nobody else waiting. While a worker hurries, a group is settled in a 
 the database writes down one batch while the worker claims the next. A Local effect is settled by
 its own thread, in its own transaction.
 
+What waits in the line for half of its lease is handed back, also while every thread is busy.
+
 An attempt that outlives its time is in doubt, and its thread is left behind: Python can't stop one.
 When its answer comes after all, it is recorded as late. Outcomes that can't be written yet, since
 the database is away or somebody holds a row, are kept and tried again; they stop nobody.
@@ -16,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from takeback.client.context import Context
@@ -140,7 +143,7 @@ class Crew:
         Waits at most ``seconds`` for an attempt to end. With ``beside`` what has ended may still be
         being written when it comes back. Raises Unavailable, and keeps what could not be written.
         """
-        ended = [*self._ended(seconds), *self._overdue()]
+        ended = [*self._ended(seconds), *self._overdue(), *self._handed_back(self._waits_too_long)]
         self._open += ended
         is_beside = beside and len(self._open) >= BESIDE_MIN and not self._is_stopping
         written = self._collected()
@@ -345,14 +348,23 @@ class Crew:
         self._man()
 
     def _interrupt(self) -> None:
-        """Takes out of the line what no thread has taken up."""
-        while self._line:
-            try:
-                task = self._line.popleft()
-            except IndexError:
-                break
-            self._open += self._end(task, Ended(work=task.work, outcome=INTERRUPTED))
+        self._open += self._handed_back(lambda _: True)
         self._open_again_at = self._monotonic()
+
+    def _waits_too_long(self, task: Task) -> bool:
+        """Whether half of its lease went by in the line: were the rest to go by too, what was begun
+        with its claim would be in doubt although nobody has called it.
+        """
+        return task.lease_ends_at - self._monotonic() < self._pace.lease.total_seconds() / 2
+
+    def _handed_back(self, is_meant: Callable[[Task], bool]) -> list[Ended]:
+        """Takes out of the line what no thread has taken up, from its beginning on."""
+        ended: list[Ended] = []
+        with suppress(IndexError):
+            while is_meant(self._line[0]):
+                task = self._line.popleft()
+                ended += self._end(task, Ended(work=task.work, outcome=INTERRUPTED))
+        return ended
 
     def _leave_running(self) -> None:
         if self._tasks:

@@ -238,10 +238,12 @@ class Worker:
     def _claim(self, room: int) -> None:
         before = self._monotonic()
         claimed = self._dispatcher.run_once(room)
-        self._claimed = (before, claimed.count)
         if self._meter is not None:
             self._meter.claim(claimed.lateness, count=claimed.count, at=before)
         self._crew.take_on(claimed.works, before + self._pace.lease.total_seconds())
+        # What leaves threads free says nothing of how quick attempts are: all of it begins at once.
+        fills = self._crew.busy >= self._pace.concurrency
+        self._claimed = (before, claimed.count) if fills else None
         self._is_more_due = claimed.count == room
         self._idle_looks = 0 if claimed.count else self._idle_looks
         self._fruitless = 0 if claimed.count else self._fruitless + 1
