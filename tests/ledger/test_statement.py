@@ -299,7 +299,7 @@ WORKED = (
     "waiting",
 )
 # And of these, what concerns intents whose keys it has.
-BY_KEY = ("begin_many", "lock_free", "lock_wanted", "renew", "settle_many")
+BY_KEY = ("begin_many", "lock_free", "lock_wanted", "renew", "settle_many", "snapshots")
 # These read no table of ours but a sequence, the version, or settings.
 ELSEWHERE = frozenset(
     {
@@ -460,14 +460,16 @@ def test_what_a_worker_says_is_planned_along_indexes_from_the_first_day(young_ur
 def test_what_a_worker_knows_by_its_key_is_looked_up_by_it_however_many_there_are(
     request: pytest.FixtureRequest, url: str, name: str
 ):
-    """Neither all intents are gone through in order, nor all that are due or begun, for each."""
+    """Neither all intents, or all of the log, are gone through in order, nor for each all that are
+    due or begun.
+    """
     plan = plan_of(
         request.getfixturevalue(url), STATEMENTS[name], "force_generic_plan", to_index=True
     )
     found = [
         (node["Index Name"], node.get("Index Cond", "all of it"))
         for node in plan
-        if node.get("Relation Name") == "intents" and "Index Name" in node
+        if node.get("Relation Name") in ("intents", "events") and "Index Name" in node
     ]
     assert found
     assert [one for one in found if "id = " not in one[1] and "ordering = " not in one[1]] == []
