@@ -309,19 +309,28 @@ def sizes_claimed(worker: Worker) -> list[int]:
     return claimed
 
 
-def test_outcomes_are_written_down_beside_the_next_claim(office, monkeypatch):
+class LateSettler:
+    """Writes down what ``settler`` would, once the door is open."""
+
+    def __init__(self, settler: Settler, door: Door) -> None:
+        self.ends = settler.ends
+        self._settler, self._door = settler, door
+
+    def settle(self, ended: Sequence[Ended]) -> list[Ended]:
+        self._door.wait()
+        return self._settler.settle(ended)
+
+
+def test_outcomes_are_written_down_beside_the_next_claim(office):
     """The worker has claimed again while the first outcomes are held where they are written."""
     count = BESIDE_MIN * 10
     calls = [Call(tool="pay", arguments={"to": str(n)}) for n in range(count)]
     refs = [answer.ref for answer in office.call_many(None, calls)]
-    door, settle = Door(), Settler.settle
-
-    def settle_late(self: Settler, ended: Sequence[Ended]) -> list[Ended]:
-        door.wait()
-        return settle(self, ended)
-
-    monkeypatch.setattr(Settler, "settle", settle_late)
-    with Shift(office, concurrency=BESIDE_MIN):
+    door = Door()
+    shift = Shift(office, concurrency=BESIDE_MIN)
+    crew: Any = shift.worker._crew
+    crew._settler = LateSettler(crew._settler, door)
+    with shift:
         door.knocked()
         first = BESIDE_MIN * GROWTH_MAX
         eventually(lambda: len(states(office, "executing")) > first, "it has claimed again")
