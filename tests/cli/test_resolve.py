@@ -86,7 +86,7 @@ def test_of_what_may_have_happened_trying_again_is_told_last_and_with_a_warning(
             break
     assert kiosk("show", rung, "--json").document["can"] == ["resolve", "retry"]
     shown = kiosk("show", rung).out
-    warned = rf"^  try again +takeback retry {rung} +\(it may happen a second time\)$"
+    warned = rf"^  try again +takeback retry {rung}\n +it may happen a second time$"
     assert re.search(warned, shown, re.MULTILINE)
     assert shown.index("  happened ") < shown.index("  try again ")
 

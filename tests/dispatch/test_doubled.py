@@ -53,7 +53,7 @@ def test_what_is_tried_again_is_told_alike_wherever_it_is_asked_about(make, offi
     assert doubt is not None and doubt["attempts_unknown"] == [1]
     assert (can_of(shown), doubt["cause"]) == (["resolve"], "outcome_unknown")
 
-    step = {"resolve": ref, "by": "a person"}
+    step = {"resolve": ref, "as": ["unknown", "succeeded", "failed"], "by": "a person"}
     back, amended = office.restore(None, ref), office.amend(None, ref, {"note": "x"})
     assert (back.code, amended.code) == ("not_restorable", "too_late")
     for refused in (back, amended):
@@ -123,7 +123,8 @@ def test_what_is_in_doubt_is_parked_by_a_person_and_then_tried_again(office, wor
     """The engine asks no more, and a retry need not wait for it to give up."""
     ref = doubtful(office, world, clock)
     refused = office.retry(None, ref, principal=DANA)
-    assert {"resolve": ref, "by": "a person"} in refused.error["alternatives"]
+    step = {"resolve": ref, "as": ["unknown", "succeeded", "failed"], "by": "a person"}
+    assert step in refused.error["alternatives"]
 
     told = office.resolve(None, ref, "unknown", principal=DANA)
     assert (told.status, office.state(ref)) == ("in_doubt", "parked")
@@ -159,7 +160,10 @@ def test_what_may_have_happened_is_not_repeated_by_whoever_knows_its_ref(
             ),
         ):
             assert (told.code, told["effect"]) == ("first_in_doubt", "none")
-            assert {"resolve": ref, "by": "a person"} in told.error["alternatives"]
+            step, *_ = told.error["alternatives"]
+            assert (step["resolve"], step["by"]) == (ref, "a person")
+            assert step["as"][-2:] == ["succeeded", "failed"]
+            assert ("unknown" in step["as"]) == (make in (lost_for_good, tried_again))
     assert (len(office.list()), world.called("dana")) == (intents, called)
 
     office.resolve(None, ref, "failed", principal=DANA)

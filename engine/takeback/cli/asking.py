@@ -174,7 +174,9 @@ def doubt_lines(document: Mapping[str, Any], app_option: str) -> Iterable[str]:
             if document["state"] not in ("parked", "failed"):
                 yield field(_stops(document["state"]), f"{said} --as unknown")
         else:
-            yield field("try again", f"{said}{_twice(doubt)}")
+            yield field("try again", said)
+            if doubt and doubt["attempts_unknown"]:
+                yield field("", "it may happen a second time")
 
 
 def _stops(state: str) -> str:
@@ -190,10 +192,6 @@ def _parked(doubt: Mapping[str, Any]) -> Iterable[str]:
     by = f" by {parked['by']}" if parked["by"] else ""
     why = "" if parked["by"] else f": {IN_DOUBT.get(parked['cause'], parked['cause'])}"
     yield field("parked", f"{by} at {parked['at']}{why}".strip())
-
-
-def _twice(doubt: Mapping[str, Any] | None) -> str:
-    return "   (it may happen a second time)" if doubt and doubt["attempts_unknown"] else ""
 
 
 def _affected(approval: Mapping[str, Any]) -> Iterable[str]:

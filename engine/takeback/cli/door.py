@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -90,7 +91,7 @@ class Door:
     @property
     def app_option(self) -> str:
         """What a command line that follows up on this one has to repeat."""
-        return f"--app {self.app_name} " if self.app_name else ""
+        return f"--app {shlex.quote(self.app_name)} " if self.app_name else ""
 
     def principal(self, given: str | None) -> str:
         """Who acts: as given, else the user of the operating system, who is a person."""

@@ -276,11 +276,11 @@ def _typed(call: Mapping[str, Any]) -> str:
 
 
 _STEPS = {
-    "resolve": "resolve {ref} --as succeeded|failed",
+    "resolve": "resolve {ref} --as {word}",
     "retry": "retry {ref}",
     "amend": "amend {ref} --args '...'",
 }
-"""How a verb is typed that an alternative names, with the ref that it is about."""
+"""How a verb is typed that an alternative names, with the ref that it is about: a line a word."""
 
 
 def _alternatives(alternatives: Sequence[Any], app_option: str) -> Iterable[str]:
@@ -294,8 +294,9 @@ def _alternatives(alternatives: Sequence[Any], app_option: str) -> Iterable[str]
             if verb is None:
                 yield _pairs(one)
             else:
-                step = _STEPS[verb].format(ref=shlex.quote(str(one[verb])))
-                yield f"takeback {app_option}{step}"
+                ref = shlex.quote(str(one[verb]))
+                for word in one.get("as", ("",)):
+                    yield f"takeback {app_option}{_STEPS[verb].format(ref=ref, word=word)}"
         elif not isinstance(one, str) or " " in one:
             yield _value(one)
 

@@ -39,8 +39,9 @@ def is_open(word: Word, intent: Intent) -> bool:
     ... )
     >>> is_open("succeeded", parked), is_open("retried", parked), is_open("unknown", parked)
     (True, True, False)
-    >>> steps_for(parked)
-    [{'resolve': 'pay-7F3K9QDM', 'by': 'a person'}, {'retry': 'pay-7F3K9QDM', 'by': 'a person'}]
+    >>> steps_for(parked)  # doctest: +NORMALIZE_WHITESPACE
+    [{'resolve': 'pay-7F3K9QDM', 'as': ['succeeded', 'failed'], 'by': 'a person'},
+     {'retry': 'pay-7F3K9QDM', 'by': 'a person'}]
     """
     if _is_about_restore(intent):
         return False
@@ -62,8 +63,19 @@ def verbs_for(intent: Intent) -> tuple[str, ...]:
 
 
 def steps_for(intent: Intent) -> list[dict[str, Any]]:
-    """The same as alternatives of a refusal: verb and ref, and that no agent may take them."""
-    return [{verb: intent.ref, "by": "a person"} for verb in verbs_for(intent)]
+    """The same as alternatives of a refusal: verb and ref, what ``resolve`` may say here, and that
+    no agent may take them.
+    """
+    return [
+        {verb: intent.ref, **({"as": words_for(intent)} if verb == "resolve" else {}), **_BY}
+        for verb in verbs_for(intent)
+    ]
+
+
+def words_for(intent: Intent) -> list[str]:
+    """What ``resolve`` may say of ``intent``; first what decides nothing that can't be revised."""
+    words: tuple[Word, ...] = ("unknown", "succeeded", "failed")
+    return [word for word in words if is_open(word, intent)]
 
 
 def what_it_is(intent: Intent) -> str:
@@ -84,6 +96,8 @@ def _is_about_restore(intent: Intent) -> bool:
     """In doubt about its restore is not in doubt about itself."""
     return intent.state is State.IN_DOUBT and intent.restored_via is not None
 
+
+_BY = {"by": "a person"}
 
 _ON_ITS_WAY = "is still to be carried out: `restore` takes it back before that"
 
