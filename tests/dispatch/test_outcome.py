@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from takeback.declare import BLIND, KEYED, Remote, hours
-from takeback.dispatch.outcome import wait_before
+from takeback.dispatch.outcome import SAID_LENGTH_MAX, wait_before
 from takeback.model import command as commands
 from takeback.model.errors import (
     DatabaseUnavailable,
@@ -20,7 +20,7 @@ from takeback.model.errors import (
     Rejected,
 )
 from takeback.model.handler import Affected, Handler, Performed
-from tests.dispatch.office import ROWS, Office, World, row
+from tests.dispatch.office import ROWS, Called, Office, World, row
 from tests.dispatch.test_arguments import in_doubt
 
 
@@ -123,6 +123,27 @@ def test_what_a_handler_says_is_logged_as_what_it_is_and_only_what_it_did_not_wi
     assert ("Traceback" in said) is traced
     reason = office.show(ref or "").reasons[1]
     assert reason.details.startswith(f"{problem}\n\n") and reason.trace_id in said
+
+
+@pytest.mark.parametrize("problem", [NotDispatched("refused"), RuntimeError("a mistake")])
+def test_of_what_a_handler_says_no_long_traceback_is_kept_each_time(problem, office, world, clock):
+    """An outage says it again and again; a mistake is looked for in all of its traceback."""
+
+    def deep(called: Called, levels: int = 9) -> Any:
+        if levels == 0:
+            raise problem
+        return shallow(called, levels)
+
+    def shallow(called: Called, levels: int) -> Any:
+        return deep(called, levels - 1)
+
+    world.on["send_letter"] = deep
+    ref = office.call(None, "send_letter", {"to": "dana"}).ref
+    drain(office, clock)
+    kept = office.show(ref or "").reasons[1].details
+    is_said = isinstance(problem, NotDispatched)
+    assert (len(kept) <= len(f"{problem}\n\n") + SAID_LENGTH_MAX) is is_said
+    assert kept.rstrip().endswith(str(problem)), "the end is what tells"
 
 
 def test_a_provider_that_sheds_load_is_asked_ever_later_and_no_model_hears_of_it(

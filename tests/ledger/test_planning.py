@@ -86,5 +86,20 @@ def test_what_is_prepared_and_lost_costs_one_failure_and_nothing_is_prepared_any
             assert said(tx, PREPARED) == (0,)
 
 
+@pytest.mark.parametrize(("seconds", "others"), [(300, 1), (0, 3)])
+def test_a_plan_is_kept_for_minutes_and_made_anew_then(database_url, seconds, others):
+    """It goes with its connection."""
+    with closing(Database(database_url, plan_seconds_max=seconds)) as database:
+        found = set()
+        for _ in range(3):
+            with database.internal_transaction() as tx:
+                found.add(said(tx, "SELECT pg_backend_pid()"))
+        assert len(found) == others
+        with database.transaction() as tx:
+            first = said(tx, "SELECT pg_backend_pid()")
+        with database.transaction() as tx:
+            assert said(tx, "SELECT pg_backend_pid()") == first
+
+
 def said_once(tx: Tx, statement: str) -> None:
     tx.raw.pgconn.exec_(statement.encode())

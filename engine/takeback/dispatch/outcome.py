@@ -34,6 +34,11 @@ MESSAGE_LENGTH_MAX = 300
 """Of what an exception says so much is told on a line; its traceback has the rest."""
 
 
+SAID_LENGTH_MAX = 1_000
+"""So much is kept of the traceback of what a handler raises to say something, its end: an outage
+raises it again and again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """What ended an attempt, for operators alone: the exception's class, its own words on one line,
@@ -49,11 +54,10 @@ def reason_of(problem: BaseException) -> Reason:
     """The reason behind what a handler raised."""
     said = try_face(str, problem)
     message = " ".join(words(UNWRITABLE if isinstance(said, Broke) else said).split())
-    return Reason(
-        kind=kind_of(problem),
-        message=message[:MESSAGE_LENGTH_MAX],
-        details=details_of(problem),
-    )
+    details = details_of(problem)
+    if isinstance(problem, errors.HandlerError):
+        details = details[-SAID_LENGTH_MAX:]
+    return Reason(kind=kind_of(problem), message=message[:MESSAGE_LENGTH_MAX], details=details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

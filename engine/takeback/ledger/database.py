@@ -42,6 +42,10 @@ _LIVENESS = {
 ANSWER_SECONDS_MAX = 60.0
 """No statement of ours takes nearly so long; a server that does hangs."""
 
+PLAN_SECONDS_MAX = 300
+"""So long a connection keeps its plans: one made for a table of a hundred rows may not suit it when
+it has grown, until the server has analysed it anew."""
+
 
 class Database:
     """The ledger's database, by URL; opens connections when they are first wanted."""
@@ -53,6 +57,7 @@ class Database:
         pool_size: int = 5,
         application: str = "takeback",
         answer_seconds_max: float = ANSWER_SECONDS_MAX,
+        plan_seconds_max: int = PLAN_SECONDS_MAX,
     ) -> None:
         self.url = url
         self._answer_seconds_max = answer_seconds_max
@@ -67,6 +72,7 @@ class Database:
                 pool_timeout=5,
                 pool_pre_ping=False,
                 pool_use_lifo=True,
+                pool_recycle=recycle,
                 isolation_level="READ COMMITTED",
                 connect_args={
                     "prepare_threshold": None,
@@ -75,7 +81,7 @@ class Database:
                     **_LIVENESS,
                 },
             )
-            for _ in range(2)
+            for recycle in (-1, plan_seconds_max)
         )
         event.listen(self.internal, "connect", self._opened_internal)
         for engine in self.engines:
