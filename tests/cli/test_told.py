@@ -39,11 +39,28 @@ def test_what_ended_an_attempt_is_told_by_show_and_not_only_in_the_log(kiosk, re
 def test_what_was_resolved_reads_as_decided_and_has_a_next_step(kiosk, ref):
     said = kiosk("resolve", ref, "--as", "failed", "--principal", "dana")
     assert said.exit == 0 and said.err == ""
+    assert said.out.startswith(f"resolved: it did not happen  {ref}\n")
     assert "ring did not happen, as dana has found out." in said.out
     assert re.search(r"^  decided +did not happen: dana at 20", said.out, re.MULTILINE)
     assert f"takeback retry {ref}" in said.out and f"--repeat-of {ref}" in said.out
     assert "resolved_failed" not in said.out, "it is no refusal"
     assert kiosk("show", ref, "--json").code == "resolved_failed"
+
+
+@pytest.mark.parametrize("word", ["succeeded", "failed", "unknown"])
+def test_programs_read_whether_the_verb_was_done_apart_from_the_status_of_the_call(
+    kiosk, ref, word
+):
+    """What did not happen is a refused call, and to have said so is no refusal."""
+    said = kiosk("resolve", ref, "--as", word, "--json")
+    assert (said.exit, said.document["is_decided"]) == (0, True)
+    assert kiosk("resolve", ref, "--as", word).out.startswith("resolved: ")
+    waits = kiosk.ref(*call("give", "--principal", "agent:till", amount=500))
+    wrong = kiosk("resolve", waits, "--as", word, "--json")
+    assert (wrong.exit, wrong.document["is_decided"]) == (1, False)
+    denied = kiosk("deny", waits, "--principal", "dana", "--json")
+    assert (denied.exit, denied.document["is_decided"]) == (0, True)
+    assert kiosk("deny", waits, "--principal", "dana").out.startswith("denied: it never happens  ")
 
 
 def test_when_it_was_said_is_told_apart_from_when_it_was_tried(kiosk, ref):

@@ -57,7 +57,7 @@ def test_a_drain_tells_apart_what_became_of_attempts_and_says_what_is_left(
     out = kiosk("worker", "--drain").out
     assert "left 2 held: the first falls due at " in out
     assert "left 1 frozen until a person thaws them: next: `takeback doctor`" in out
-    assert "left 1 in doubt, and asked about again" in out
+    assert "left 1 in doubt: asked about, repeated under the provider's key, or parked" in out
 
 
 def test_a_drain_counts_for_programs_too_and_logs_elsewhere(

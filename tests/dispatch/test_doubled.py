@@ -271,3 +271,29 @@ def test_when_it_was_found_out_is_not_called_when_it_happened(office, world, clo
     ):
         for told in (office.restore(None, ref), office.amend(None, ref, {"note": "x"})):
             assert told.code == "too_late" and f"{ref} {words}" in told.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("pay", "nobody knows yet. It is repeated under the same key alone, while its provider"),
+        ("wire", "nobody knows yet. Its provider is asked; it is repeated only if that says"),
+        ("send_letter", "nobody knows yet. It is not repeated."),
+    ],
+)
+def test_of_a_doubt_it_is_said_what_the_engine_does_about_it(tool, said, office, world, clock):
+    ref = in_doubt(office, world, clock, tool, arrived=True)
+    (line,) = (one for one in office.list() if one["ref"] == ref)
+    for told in (office.status(ref), office.show(ref).envelope, line):
+        assert f"may or may not have happened; {said}" in told["summary"]
+
+
+def test_a_doubt_is_as_old_as_its_first_attempt_that_is_unknown(office, world, clock):
+    ref = queued_under_its_key(office, world, clock)
+    first = doubt_of(office.show(ref))
+    assert first is not None
+    world.on["pay"] = lost(world, arrived=False)
+    drain(office, clock)
+    again = doubt_of(office.show(ref))
+    assert again is not None and office.state(ref) == "in_doubt"
+    assert (again["attempt"], again["since"]) == (2, first["since"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from takeback.cli.sheet import field
@@ -11,6 +11,7 @@ from takeback.cli.sheet import field
 if TYPE_CHECKING:
     from takeback.client.looking import Shown
     from takeback.model.approval import Decided
+    from takeback.model.intent import Fact, Intent
 
 WAITS = "awaiting_approval"
 
@@ -104,8 +105,8 @@ def doubt_of(shown: Shown) -> dict[str, Any] | None:
     """Why nobody knows whether an intent has happened, and since when; None where that is known.
 
     So it is of what is in doubt or parked, is tried again meanwhile, or is denied to have failed.
-    ``cause`` and ``since`` are those of the doubt itself; ``parked`` says why and when it was left
-    to a person.
+    ``cause`` is that of the latest doubt, ``since`` when the first attempt came to be unknown that
+    is so still; ``parked`` says why and when it was left to a person.
     """
     from takeback.model.event import Parked
     from takeback.model.intent import is_denied, is_tried_again
@@ -124,7 +125,8 @@ def doubt_of(shown: Shown) -> dict[str, Any] | None:
         left = {"cause": event.cause, "at": iso(at), "by": event.by}
     if left is None or (doubts and left["cause"] not in _BEFORE_IT_BEGAN):
         last = doubts[-1]
-        cause, since = _CAUSES.get(last.event.KIND) or getattr(last.event, "cause", ""), last.at
+        cause = _CAUSES.get(last.event.KIND) or getattr(last.event, "cause", "")
+        since = _first_unknown(intent, doubts).at
     else:
         cause, since = parked[-1][1].cause, parked[-1][0]
     is_about_restore = intent.state.value == "in_doubt" and intent.restored_via is not None
@@ -136,6 +138,19 @@ def doubt_of(shown: Shown) -> dict[str, Any] | None:
         "restore": intent.restored_via if is_about_restore else None,
         "parked": left,
     }
+
+
+def _first_unknown(intent: Intent, doubts: Sequence[Fact]) -> Fact:
+    """Since when nobody knows: a repeat that ends in doubt too makes it no younger."""
+    from takeback.model.event import InDoubt
+
+    last = doubts[-1]
+    if not isinstance(last.event, InDoubt):
+        return last
+    unknown = {*intent.attempts_unknown, last.event.attempt}
+    return next(
+        fact for fact in doubts if isinstance(fact.event, InDoubt) and fact.event.attempt in unknown
+    )
 
 
 _DOUBTS = ("intent.in_doubt", "intent.restore_in_doubt", "intent.contradicted")

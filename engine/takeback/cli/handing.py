@@ -32,7 +32,8 @@ def say_answer(
     """Says an answer, and everything behind it where ``full`` names the door for that.
 
     ``wanted`` is how a person wanted it decided: that is done where it is so, whatever became of
-    the call. Answers with the exit code.
+    the call: ``is_decided`` in JSON says so, since the status is that of the call. Answers with
+    the exit code.
     """
     from takeback.client.handing import hand_over, hand_over_full
 
@@ -45,6 +46,8 @@ def say_answer(
         code = REFUSED
     if door.voice.json_wanted:
         document = lean.to_dict()
+        if wanted is not None:
+            document["is_decided"] = code == DONE
         door.voice.document(document if everything is None else document | {"full": everything})
         return code
     lines = answer_block(door.voice, lean, door.app_option)

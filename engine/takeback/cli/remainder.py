@@ -17,7 +17,8 @@ _SAID: Mapping[str, str] = {
     "waiting": "waiting for others: next: `takeback list --state waiting`",
     "awaiting_approval": "waiting for approval: next: `takeback list --state awaiting_approval`",
     "under_way": "under way in other workers",
-    "in_doubt": "in doubt, and asked about again: next: `takeback list --state in_doubt`",
+    "in_doubt": "in doubt: asked about, repeated under the provider's key, or parked, as their "
+    "rows say: next: `takeback list --state in_doubt`",
     "parked": "parked until a person resolves or retries them: next: "
     "`takeback list --state parked`",
 }
@@ -28,7 +29,8 @@ _TO_SEE_TO: Mapping[str, str] = {
     "awaiting_approval": "for a person to approve, the oldest called at {at}: "
     "next: `takeback list --state awaiting_approval`",
     "in_doubt": "in doubt, the oldest called at {at}: nobody knows yet whether they happened; "
-    "they are asked about again: next: `takeback list --state in_doubt`",
+    "asked about, repeated under the provider's key, or parked, as their rows say: "
+    "next: `takeback list --state in_doubt`",
     "parked": "parked, the oldest called at {at}: nobody but a person can say what became of them: "
     "next: `takeback list --state parked`",
 }

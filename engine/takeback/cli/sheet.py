@@ -90,8 +90,9 @@ def answer_block(voice: Voice, answer: Mapping[str, Any], app_option: str) -> li
     status = str(answer["status"])
     decided = answer.get("decided") or {}
     is_ruled = decided.get("how") in _RULED
-    color = "good" if is_ruled else _COLOR_OF.get(status, "bad")
-    head = voice.strong(status, color)
+    is_as_said = (decided.get("how"), status) in _DECIDED
+    color = "good" if is_ruled or is_as_said else _COLOR_OF.get(status, "bad")
+    head = voice.strong(_DECIDED.get((decided.get("how"), status), status), color)
     if answer.get("ref"):
         head = f"{head}  {answer['ref']}"
     was_said = "decided before" if answer.get("decided") else "an answer given before"
@@ -209,6 +210,15 @@ _RULED = {
     "unknown": "nobody knows",
 }
 """What a person has said of what nobody else can end."""
+
+
+_DECIDED: Mapping[tuple[Any, str], str] = {
+    ("succeeded", "done"): "resolved: it has happened",
+    ("failed", "refused"): "resolved: it did not happen",
+    ("unknown", "in_doubt"): "resolved: nobody knows",
+    ("denied", "refused"): "denied: it never happens",
+}
+"""The head of a person's verb that was done, by its word and the status of what it is about."""
 
 
 def _ruled(answer: Mapping[str, Any], app_option: str) -> Iterable[str]:

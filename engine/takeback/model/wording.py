@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from takeback.declare import Tool, Wording
+from takeback.declare import Blind, Keyed, Lookup, Remote, Tool, Wording
 from takeback.model.brevity import as_stored, brief
 from takeback.model.hindrance import UNHINDERED, Hindrance
 from takeback.model.intent import Intent, State, is_denied, is_held_back, is_tried_again
@@ -151,7 +151,7 @@ def _sentence(
             doing = "taken back" if state is State.RESTORING else "carried out"
             return f"{subject} is being {doing}."
         case Status.IN_DOUBT:
-            return f"{subject} {_doubt(intent, state)}"
+            return f"{subject} {_doubt(intent, state, tool)}"
         case _:
             found_out_by = _found_out_by(bodies)
             if found_out_by is None:
@@ -172,13 +172,30 @@ def _scheduled(intent: Intent, subject: str, tool: Tool, bodies: Mapping[str, An
     return f"{subject} {_fill((tool.wording or _UNWORDED).scheduled, bodies, until=until)}."
 
 
-def _doubt(intent: Intent, state: State) -> str:
+def _doubt(intent: Intent, state: State, tool: Tool) -> str:
     if is_held_back(intent):
         return "has not begun, and can't before a person has looked at it."
     if is_denied(intent):
         return "was called failed, and a late answer says that it happened. It is not repeated."
-    who = "a person has to find out" if state is State.PARKED else "nobody knows yet"
-    return f"may or may not have happened; {who}. It is not repeated."
+    if state is State.PARKED:
+        return "may or may not have happened; a person has to find out. It is not repeated."
+    return f"may or may not have happened; nobody knows yet. {_engine_does(tool)}"
+
+
+def _engine_does(tool: Tool) -> str:
+    """What the engine does about a doubt of ``tool``: true at any time while it lasts."""
+    match tool.effect:
+        case Remote(upstream=Keyed()):
+            return (
+                "It is repeated under the same key alone, while its provider keeps that: "
+                "this doubles nothing."
+            )
+        case Remote(upstream=Lookup()):
+            return "Its provider is asked; it is repeated only if that says that nothing arrived."
+        case Remote(upstream=Blind()):
+            return "It is not repeated."
+        case _:
+            return "It is found out, or left to a person."
 
 
 def _few(refs: Sequence[str]) -> str:
