@@ -8,7 +8,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from takeback.declare import BLIND, COMPENSATE, REFUSE, Approval, Limit, Local, Remote, seconds
+from takeback.declare import (
+    BLIND,
+    COMPENSATE,
+    CONFLICT,
+    REFUSE,
+    Approval,
+    Limit,
+    Local,
+    Remote,
+    seconds,
+)
 from takeback.declare.tool import PER_TOOL
 from tests.dispatch.clock import Clock
 from tests.dispatch.halt import Halt
@@ -24,6 +34,7 @@ ROWS = (
         limits=(Limit(count=1, scope=PER_TOOL, over=REFUSE),),
     ),
     row("file_case", Local()),
+    row("pay", Remote(upstream=BLIND, window=seconds(60)), on_difference=CONFLICT),
 )
 
 
@@ -230,6 +241,66 @@ def test_a_release_that_began_first_wins_and_the_amendment_says_so(office, world
     drain(office)
     assert [told.code for told in answers] == ["too_late"]
     assert [one.note for one in world.effects] == ["one"]
+
+
+# What stands.
+
+
+def test_an_equal_call_finds_the_one_that_stands_with_the_old_values_and_with_the_new(office):
+    first = held(office)
+    second = office.amend(None, first, {"note": "two"}).ref
+    third = office.amend(None, second, {"note": "three"}).ref
+    new = office.call(None, "hold_letter", {"to": "dana", "note": "three"})
+    assert (new.ref, new.replayed, new.status, new["amends"]) == (third, True, "scheduled", second)
+    assert "differs" not in new
+    old = office.call(None, "hold_letter", {"to": "dana", "note": "one"})
+    assert (old.ref, old.status, old["amended_by"]) == (first, "taken_back", {"ref": third})
+    assert "again" not in old
+    other = office.call(None, "hold_letter", {"to": "dana", "note": "four"})
+    assert "again" not in other
+
+
+def test_what_differs_from_the_one_that_stands_is_a_conflict_with_that_one(office):
+    first = held(office, "pay")
+    second = office.amend(None, first, {"note": "two"}).ref
+    new = office.call(None, "pay", {"to": "dana", "note": "two"})
+    assert (new.ref, new.replayed, new.status) == (second, True, "scheduled")
+    told = office.call(None, "pay", {"to": "dana", "note": "three"})
+    assert (told.code, told["ref"]) == ("key_conflict", second)
+    (violation,) = told.error["violations"]
+    assert (violation["first"], violation["received"]) == ("two", "three")
+
+
+def test_an_amended_one_is_followed_to_what_was_done_anew_since(office):
+    first = held(office)
+    second = office.amend(None, first, {"note": "two"}).ref
+    back = office.restore(None, second).ref
+    assert office.status(first)["amended_by"] == {"ref": second, "stands": False}
+    assert office.status(second).summary.endswith(f"It was called in place of {first}.")
+    assert "stands in place" not in office.status(second).summary
+    third = office.restore(None, back)["redone"]["ref"]
+    assert office.status(first)["amended_by"] == {"ref": third}
+    told = office.restore(None, first)
+    assert (told["amended_by"], told.restore["arguments"]) == ({"ref": third}, {"ref": third})
+
+
+def test_who_waits_for_an_amended_one_is_told_of_the_one_that_it_waits_for(office, clock, caplog):
+    first = held(office)
+    before = office.call(None, "ship", {"to": "mo"}, after=[first])
+    assert before["waits_for"] == [first]
+    second = office.amend(None, first, {"note": "two"}).ref
+    third = office.amend(None, second, {"note": "three"}).ref
+    told = office.call(None, "ship", {"to": "robin"}, after=[first])
+    assert told["waits_for"] == [third]
+    assert told.summary.endswith(f"{first} was amended to {third}.")
+    for ref in (before.ref, told.ref):
+        assert office.status(ref)["waits_for"] == [third]
+    clock.advance(60)
+    with caplog.at_level("INFO"):
+        drain(office)
+    said = [one.msg for one in caplog.records if isinstance(one.msg, dict)]
+    awoken = {one["ref"]: one["after"] for one in said if one["event"] == "awoken"}
+    assert awoken == {before.ref: [third], told.ref: [third]}
 
 
 # Undo at the edge.

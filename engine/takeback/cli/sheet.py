@@ -193,14 +193,21 @@ def _replay(answer: Mapping[str, Any]) -> Iterable[str]:
     if answer.get("taken_back_at"):
         yield field("taken back", f"by {answer['taken_back_by']} at {answer['taken_back_at']}")
     if answer.get("redone_by"):
-        yield field("redone by", answer["redone_by"].get("ref"))
+        yield _anew("redone by", answer["redone_by"])
 
 
 def _amendment(answer: Mapping[str, Any]) -> Iterable[str]:
     if answer.get("amends"):
         yield field("in place of", answer["amends"])
     if answer.get("amended_by"):
-        yield field("stands as", answer["amended_by"]["ref"])
+        yield _anew("stands as", answer["amended_by"])
+
+
+def _anew(name: str, one: Mapping[str, Any]) -> str:
+    """What was recorded in its place; whether that stands is part of it."""
+    if one.get("stands", True):
+        return field(name, one["ref"])
+    return field("called anew", f"as {one['ref']}, which does not stand either")
 
 
 _RULED = {

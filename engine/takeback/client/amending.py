@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from takeback.catalog.registry import Bound
-from takeback.client.amendment import amended_by, with_amendment
+from takeback.client.amendment import amended_by, successor, with_amendment
 from takeback.client.calling import call_in
 from takeback.client.context import Context
 from takeback.client.course import Course
@@ -187,12 +187,9 @@ def _again(context: Context, tx: Tx, ask: Ask, later: Entry, merged: Mapping[str
 
 
 def _standing(context: Context, tx: Tx, entry: Entry) -> Entry:
-    """The last of its amendments."""
-    seen: set[str] = set()
-    while (ref := amended_by(tx, entry.intent)) is not None and ref not in seen:
-        seen.add(ref)
-        entry = find(context, tx, ref)
-    return entry
+    """The last that was recorded in its place."""
+    last = successor(tx, entry.intent)
+    return entry if last is None else find(context, tx, last.ref)
 
 
 def _amend(context: Context, tx: Tx, ask: Ask, merged: Mapping[str, Any]) -> Envelope:

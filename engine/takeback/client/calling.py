@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from takeback.client import limiting, local
+from takeback.client.amendment import with_amendment
 from takeback.client.braking import require_running
 from takeback.client.context import Context
 from takeback.client.course import Course
@@ -267,7 +268,8 @@ def _carry_on(
     if request.is_limited:
         rows = intent.affected_count if intent.state is State.SUCCEEDED else request.rows
         limiting.enter(context, tx, request.bound, intent, bodies["arguments"], rows=rows)
-    return answer(intent, request.bound.tool, bodies, hindrance=minted.hindrance)
+    told = answer(intent, request.bound.tool, bodies, hindrance=minted.hindrance)
+    return with_amendment(tx, intent, told) if intent.state is State.WAITING else told
 
 
 def _perform(

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from takeback.client import local
-from takeback.client.amendment import with_amendment
+from takeback.client.amendment import successor, with_amendment
 from takeback.client.context import Context
 from takeback.client.looking import find
 from takeback.client.refusing import refuse_conflict
@@ -26,7 +26,7 @@ from takeback.client.request import Request
 from takeback.declare import DIFFERS, WHILE_STANDING, Local, OnDifference, Tool
 from takeback.declare.tool import ScopeKind
 from takeback.ledger.locking import lock_free
-from takeback.ledger.reading import Entry, read_twin
+from takeback.ledger.reading import Entry, read_by_ref, read_twin
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.arguments import Difference, differences, revive
@@ -73,7 +73,15 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
         if not stands and not _is_quiet(tool.effect, request, twin):
             return None
     differs = _differences(tool, twin, request)
-    hard = tuple(d for d in differs if on_difference(tool, d.field) is not DIFFERS)
+    hard = _hard(tool, differs)
+    last = _standing(tx, first) if differs else None
+    if last is not None:
+        differs_now = _differences(tool, last, request)
+        hard_now = _hard(tool, differs_now)
+        if hard and hard_now:
+            return refuse_conflict(tool, last.intent, hard_now, request.trace_id)
+        if hard or not differs_now:
+            twin, first, differs, hard = last, last.intent, differs_now, ()
     if hard:
         return refuse_conflict(tool, first, hard, request.trace_id)
     differs += tuple(_term_differences(request, first))
@@ -81,6 +89,17 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     replay = None if own else Replay(differs=differs, stands=stands)
     told = answer(first, tool, twin.bodies, replay=replay, hindrance=twin.hindrance)
     return with_amendment(tx, first, told)
+
+
+def _hard(tool: Tool, differs: tuple[Difference, ...]) -> tuple[Difference, ...]:
+    """Those that make a conflict."""
+    return tuple(d for d in differs if on_difference(tool, d.field) is not DIFFERS)
+
+
+def _standing(tx: Tx, first: Intent) -> Entry | None:
+    """What stands in place of ``first``, which was amended or done anew; None where nothing is."""
+    last = successor(tx, first)
+    return read_by_ref(tx, first.tenant, last.ref) if last is not None and last.stands else None
 
 
 def _differences(tool: Tool, twin: Entry, request: Request) -> tuple[Difference, ...]:

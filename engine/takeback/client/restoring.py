@@ -19,6 +19,7 @@ from typing import Any
 
 from takeback.catalog.registry import Bound
 from takeback.client import local
+from takeback.client.amendment import named_of, successor
 from takeback.client.calling import begun, call_in
 from takeback.client.context import Context
 from takeback.client.course import Course
@@ -245,20 +246,32 @@ def _already(context: Context, tx: Tx, original: Entry, wish: Wish) -> Envelope 
         replay=None if own else Replay(),
         hindrance=earlier.hindrance,
     )
-    if earlier.intent.state is not State.RESTORED or earlier.intent.restored_via is None:
+    return _led_on(tx, original, earlier, replay)
+
+
+def _led_on(tx: Tx, original: Entry, earlier: Entry, replay: Envelope) -> Envelope:
+    """What ``earlier``, which took ``original`` back, says, and the call that takes back what
+    stands in its place by now.
+    """
+    last = successor(tx, original.intent)
+    own = earlier.bodies.get("result") or {}
+    if last is None:
+        is_undone = earlier.intent.state is State.RESTORED
+        via = earlier.intent.restored_via
+        return replay.amended({"redone_by": {"ref": via}}) if is_undone and via else replay
+    if last.stands and own.get("redone", own.get("amended")) == {"ref": last.ref}:
         return replay
-    redo = find(context, tx, earlier.intent.restored_via)
-    redone = (redo.bodies.get("result") or {}).get("redone")
-    told = {"redone_by": redone or {"ref": redo.intent.ref}}
-    if redone is None:
-        return replay.amended(told)
-    return replay.amended(told | {"restore": _restore_of(redone)}, without=["no_restore"])
+    told: dict[str, Any] = {"amended_by" if "amended" in own else "redone_by": named_of(last)}
+    if last.stands:
+        return replay.amended(told | {"restore": _restore_of(last.ref)}, without=["no_restore"])
+    reason = f"{last.ref}, which was called anew, does not stand either"
+    return replay.amended(told | {"restore": None, "no_restore": reason})
 
 
-def _restore_of(redone: dict[str, Any]) -> dict[str, Any]:
+def _restore_of(ref: str) -> dict[str, Any]:
     return {
         "tool": RESTORE.name,
-        "arguments": {"ref": redone["ref"]},
+        "arguments": {"ref": ref},
         "until": None,
         "does": "takes back what was done anew",
         "leaves": [],

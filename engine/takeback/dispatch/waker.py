@@ -89,7 +89,8 @@ class Waker:
             return None
         if lost and said is ASK:
             return _ask(one, tool, lost[0][0])
-        logger.info("awoken", ref=intent.ref, after=list(intent.after))
+        after = [others[named].ref for named in _named(intent) if named in others]
+        logger.info("awoken", ref=intent.ref, after=after)
         return Change(taken=one, events=decide(intent, commands.Awake(), one.now))
 
     def _stop(self, one: Taken, ref: str, other: Other) -> Change:

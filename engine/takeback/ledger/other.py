@@ -79,6 +79,44 @@ JOIN unnest(CAST(:tenants AS text[]), CAST(:refs AS text[])) AS w (tenant, ref)
 """),
 )
 
+SUCCESSORS = Statement(
+    name="successors",
+    sentence="Follows some intents that were taken back to what was recorded in their place since.",
+    index="intents_ref_is_unique",
+    lock="none",
+    # A restore that was itself taken back: what did it anew is told by the one that did that. The
+    # code point nought can stand in a body's text and nowhere in a value of Postgres.
+    text=text(r"""
+WITH RECURSIVE links AS (
+    SELECT w.tenant, w.ref AS origin, w.ref, 0 AS number, false AS amended
+    FROM unnest(CAST(:tenants AS text[]), CAST(:refs AS text[])) AS w (tenant, ref)
+  UNION ALL
+    SELECT l.tenant, l.origin, coalesce(s.amended, s.redone), l.number + 1, s.amended IS NOT NULL
+    FROM links AS l
+    CROSS JOIN LATERAL (
+        SELECT b.told #>> '{amended,ref}' AS amended, b.told #>> '{redone,ref}' AS redone
+        FROM takeback.intents AS i
+        JOIN takeback.intents AS v ON v.tenant = i.tenant AND v.ref = i.restored_via
+        JOIN takeback.intents AS t ON t.tenant = v.tenant AND t.ref =
+            CASE coalesce(v.last_word, v.state) WHEN 'restored' THEN v.restored_via ELSE v.ref END
+        CROSS JOIN LATERAL (
+            SELECT CAST(replace(r.body, chr(92) || 'u0000', chr(92) || 'ufffd') AS json) AS told
+            FROM takeback.bodies AS r
+            WHERE r.tenant = t.tenant AND r.intent_id = t.id AND r.name = 'result' LIMIT 1) AS b
+        WHERE i.tenant = l.tenant AND i.ref = l.ref
+          AND coalesce(i.last_word, i.state) IN ('cancelled', 'restored')
+        LIMIT 1) AS s
+    WHERE l.number < CAST(:limit AS int) AND coalesce(s.amended, s.redone) IS NOT NULL
+)
+SELECT l.tenant, l.origin, l.ref, l.amended, n.fate_state, n.restored_via, n.contradicted
+FROM links AS l
+CROSS JOIN LATERAL (
+    SELECT coalesce(i.last_word, i.state) AS fate_state, i.restored_via, i.contradicted
+    FROM takeback.intents AS i WHERE i.tenant = l.tenant AND i.ref = l.ref LIMIT 1) AS n
+WHERE l.number > 0 ORDER BY l.number
+"""),
+)
+
 LOOK_LATER = Statement(
     name="look_later",
     sentence="Says when to look again at what some locked intents wait for.",
@@ -109,6 +147,25 @@ RETURNING i.ref
 )
 
 
+LINKS_MAX = 100
+"""So many times is what was taken back followed to what was recorded in its place. Who does it more
+often is told the last of these, and by that one what came after it.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The ``ref`` of what was recorded in place of an intent that was taken back: by an amendment
+    (``is_amended``), or as it was.
+
+    It ``stands`` unless it has come to nothing itself.
+    """
+
+    ref: str
+    is_amended: bool
+    stands: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Other:
     """How an intent stands that others wait for; what is purged, as its last word has it.
@@ -127,9 +184,7 @@ class Other:
     @property
     def fate(self) -> Fate:
         """What it means for those who wait for it; what is denied to have failed is open."""
-        if self.contradicted and self.state is State.FAILED:
-            return "open"
-        return fate_of(self.state, self.via)
+        return _fate(self.state, self.via, contradicted=self.contradicted)
 
 
 def lock_waiting(
@@ -162,6 +217,21 @@ def read_amended(tx: Tx, wanted: Collection[Named]) -> Mapping[Named, str]:
     return found
 
 
+def read_successors(tx: Tx, wanted: Collection[Named]) -> Mapping[Named, list[Link]]:
+    """What was recorded in place of each of ``wanted``, one after the other, at most LINKS_MAX;
+    those in whose place nothing was are left out.
+    """
+    if not wanted:
+        return {}
+    found: dict[Named, list[Link]] = {}
+    for row in tx.rows(SUCCESSORS, {**_named(wanted), "limit": LINKS_MAX}):
+        links = found.setdefault((row[0], row[1]), [])
+        fate = _fate(State(row[4]), row[5], contradicted=row[6])
+        stands = fate in ("open", "happened") or len(links) + 1 == LINKS_MAX
+        links.append(Link(ref=row[2], is_amended=row[3], stands=stands))
+    return found
+
+
 def hold_others(tx: Tx, tenant: str, refs: Collection[str]) -> bool:
     """Whether all of ``refs`` have happened, and can't be taken back before the transaction ends.
 
@@ -189,6 +259,12 @@ def look_now(tx: Tx, limit: int, *, tenant: str | None) -> int:
 
 def _named(wanted: Collection[Named]) -> dict[str, list[str]]:
     return {"tenants": [one for one, _ in wanted], "refs": [ref for _, ref in wanted]}
+
+
+def _fate(state: State, via: str | None, *, contradicted: bool) -> Fate:
+    if contradicted and state is State.FAILED:
+        return "open"
+    return fate_of(state, via)
 
 
 def _other(row: Row) -> Other:
