@@ -186,7 +186,30 @@ def test_what_is_due_for_long_has_no_worker_and_that_is_wrong(kiosk: Terminal, d
     said = kiosk("doctor", "--json")
     assert said.exit == 1
     assert "takeback worker" in said.document["problems"][0]
+    assert "dramatiq" not in said.document["problems"][0]
     assert said.document["queue"]["overdue_seconds"] > 100
+
+
+def test_where_a_broker_is_set_the_workers_that_it_wakes_are_named(
+    kiosk: Terminal, database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TAKEBACK_BROKER_URL", "redis://127.0.0.1:1/0")
+    kiosk.ref(*call("ring", bell="a"))
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE takeback.intents SET due_at = due_at - interval '2 minutes'")
+    problems = kiosk("doctor", "--json").document["problems"]
+    (due,) = [one for one in problems if one.startswith("1 due")]
+    assert "`takeback worker`, or `dramatiq takeback_workers.actors` beside a `takeback" in due
+    kiosk("worker", "--drain")
+
+
+def test_a_connector_that_nothing_keeps_works_and_is_not_called_open(kiosk: Terminal):
+    """Of a breaker ``open`` means that it has tripped."""
+    kiosk.ref(*call("ring", bell="a"))
+    kiosk("worker", "--drain")
+    for verb in (("doctor",), ("connectors", "list")):
+        (line,) = [one for one in kiosk(*verb).out.splitlines() if one.startswith("  belfry")]
+        assert line.split()[-1] == "works"
 
 
 def test_a_connector_that_an_outage_pauses_says_why_nothing_leaves(
@@ -228,6 +251,7 @@ def test_behind_a_freeze_nothing_is_overdue_and_the_way_on_is_said(
     assert freeze.startswith("frozen: tool ring, tenant default: since ")
     assert "next: `takeback thaw --tool ring --reason '...'`" in freeze
     assert waiting.startswith("1 frozen, the first of them due at ")
+    assert waiting.endswith("they wait for `takeback thaw --tool ring --reason '...'`")
     # Another freeze hides nothing of what no worker takes.
     kiosk.ref(*call("give", amount=1))
     with psycopg.connect(database_url) as connection:
@@ -237,7 +261,7 @@ def test_behind_a_freeze_nothing_is_overdue_and_the_way_on_is_said(
         )
     (problem,) = kiosk("doctor", "--json").document["problems"]
     assert problem.startswith("1 due, the oldest for 0:03:0")
-    assert "no worker was seen lately" in problem
+    assert "no worker has claimed anything lately" in problem
 
 
 def test_workers_that_are_seen_and_do_not_come_to_it_are_behind(kiosk: Terminal, database_url: str):
@@ -253,7 +277,7 @@ def test_workers_that_are_seen_and_do_not_come_to_it_are_behind(kiosk: Terminal,
     assert (said.exit, said.document["problems"]) == (0, [])
     assert "workers are behind" in said.document["attention"][0]
     assert said.document["queue"]["worker_seen_seconds"] < 60
-    assert "  workers      seen " in kiosk("doctor").out
+    assert "  workers      last claimed something " in kiosk("doctor").out
 
 
 def test_calls_that_wait_for_a_person_are_counted_with_the_next_command(kiosk: Terminal):
@@ -274,7 +298,12 @@ def test_what_was_left_behind_and_what_is_in_doubt_are_counted(kiosk: Terminal, 
         connection.execute("UPDATE takeback.intents SET state = 'parked' WHERE state = 'due'")
     document = kiosk("doctor", "--json").document
     assert document["queue"]["expired_leases"] == 1
-    assert document["queue"]["in_doubt"] == 1
+    assert (document["queue"]["in_doubt"], document["queue"]["parked"]) == (0, 1)
+    told = kiosk("doctor").out
+    assert "  in doubt     0\n  parked       1, until a person says what became of them\n" in told
+    for state in ("in_doubt", "parked"):
+        listed = kiosk("list", "--state", state, "--json").document
+        assert len(listed) == document["queue"][state] == int(state == "parked")
     assert len(document["notes"]) == 1
     (parked,) = document["attention"]
     assert parked.startswith("1 parked, the oldest called at 2")

@@ -78,6 +78,7 @@ def test_an_unknown_state_is_answered_with_all_of_them_and_the_nearest(kiosk: Te
     assert said.exit == 2
     assert "awaiting_approval" in said.err
     assert "the nearest is executing" in said.err
+    assert "the nearest is in_doubt" in kiosk("list", "--state", "doubt").err
 
 
 def test_a_status_for_a_state_is_answered_with_the_states_that_it_means(kiosk: Terminal):

@@ -83,7 +83,9 @@ def test_nobody_knows_is_said_and_what_is_tried_again_is_stopped_by_the_command_
     said = kiosk("resolve", ref, "--as", "unknown", "--principal", "dana")
     assert said.exit == 0 and re.search(r"decided +nobody knows: dana at", said.out)
     assert f"takeback show {ref}" in said.out
-    assert re.search(r"parked +by dana at 20", kiosk("show", ref).out)
+    shown = kiosk("show", ref).out
+    assert re.search(r"parked +by dana at 20", shown)
+    assert "  state        parked: it waits for a person\n" in shown
 
     again = kiosk("retry", ref)
     assert "may or may not have happened, and is tried again" in again.out

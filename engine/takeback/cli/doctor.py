@@ -15,6 +15,7 @@ import typer
 
 from takeback.cli.door import Door, door_of
 from takeback.cli.failure import DONE, REFUSED, UNAVAILABLE, Failure, of_error, reason_of
+from takeback.cli.remainder import claimed_text, parked_text
 from takeback.cli.sheet import columns
 from takeback.cli.sheet import field as labelled
 from takeback.cli.voice import plain
@@ -255,13 +256,13 @@ def _queue(queue: Queue, found: Examination) -> None:
     states: dict[str, int] = {}
     for one in queue.open:
         states[one.state] = states.get(one.state, 0) + one.count
-    in_doubt = states.get("in_doubt", 0) + states.get("parked", 0)
     found.document["queue"] = {
         "states": states,
         "oldest_due_at": iso(queue.oldest_due_at) if queue.oldest_due_at else None,
         "overdue_seconds": queue.overdue_seconds,
         "expired_leases": queue.expired_leases,
-        "in_doubt": in_doubt,
+        "in_doubt": states.get("in_doubt", 0),
+        "parked": states.get("parked", 0),
         "holders": [
             {"pid": one.pid, "age_seconds": round(one.age_seconds, 3)} for one in queue.holders
         ],
@@ -278,6 +279,7 @@ def _queue(queue: Queue, found: Examination) -> None:
 
 def _remainder(app: Takeback, found: Examination, *, is_current: bool) -> None:
     """What waits for whom, and whether there is a sign of workers."""
+    from takeback.cli.freeze import thaw_command
     from takeback.cli.remainder import remainder_document, to_see_to, untaken
 
     queue = found.document["queue"] | {"remainder": {}, "worker_seen_seconds": None}
@@ -286,8 +288,9 @@ def _remainder(app: Takeback, found: Examination, *, is_current: bool) -> None:
         return
     remainder, seen_seconds = app.remainder(all_tenants=True), app.worker_seen_seconds()
     queue |= {"remainder": remainder_document(remainder), "worker_seen_seconds": seen_seconds}
-    found.attention += to_see_to(remainder)
-    said, is_taken = untaken(remainder, seen_seconds)
+    found.attention += to_see_to(remainder, [thaw_command(one) for one in app.freezes()])
+    by_broker = app.settings.broker_url is not None
+    said, is_taken = untaken(remainder, seen_seconds, by_broker=by_broker)
     if said:
         (found.attention if is_taken else found.problems).append(said)
 
@@ -488,12 +491,10 @@ def _queue_lines(queue: Mapping[str, Any]) -> list[str]:
         late = queue["overdue_seconds"]
         said = f", {late:.0f} s ago" if late else ""
         lines.append(labelled("oldest due", f"{queue['oldest_due_at']}{said}"))
-    seen = queue["worker_seen_seconds"]
-    lines.append(
-        labelled("workers", "no sign of any lately" if seen is None else f"seen {seen:.0f} s ago")
-    )
+    lines.append(labelled("workers", claimed_text(queue["worker_seen_seconds"])))
     lines.append(labelled("left over", f"{queue['expired_leases']} leases are over"))
     lines.append(labelled("in doubt", queue["in_doubt"]))
+    lines.append(labelled("parked", parked_text(queue["parked"])))
     holders = ", ".join(f"process {h['pid']} ({h['age_seconds']:.0f} s)" for h in queue["holders"])
     lines.append(labelled("recording", holders or "nobody at this moment"))
     return lines

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 RETRIED = "retried"
 
+_STATES = {"parked": "parked: it waits for a person"}
+"""A state that its word doesn't tell."""
+
 
 def say_answer(
     door: Door,
@@ -79,7 +82,7 @@ def say_intent(
         return
     lines = answer_block(door.voice, document, door.app_option)
     lines += [
-        field(name, document[key])
+        field(name, _STATES.get(document[key], document[key]))
         for name, key in (
             ("state", "state"),
             ("tool", "tool"),

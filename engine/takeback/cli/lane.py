@@ -51,7 +51,7 @@ def unused_document(connector: Connector) -> dict[str, Any]:
 def lane_cells(document: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     """The document in a line."""
     tokens = document["tokens"]
-    state = "open"
+    state = "works"
     if document["paused_until"]:
         state = "probing" if document["is_probing"] else f"paused until {document['paused_until']}"
     return (

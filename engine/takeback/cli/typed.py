@@ -182,7 +182,7 @@ def state_of(given: str | None) -> str | None:
     if given is None:
         return None
     from takeback.model.intent import State
-    from takeback.model.likeness import folded, nearest_first
+    from takeback.model.likeness import best_first, folded
     from takeback.model.status import STATUS
 
     states = [state.value for state in State]
@@ -195,7 +195,7 @@ def state_of(given: str | None) -> str | None:
             f"--state is {given!r}, which is a status; expected one of its states: "
             f"{', '.join(of_status)}"
         )
-    nearest = nearest_first(given[:SHOWN_MAX], states)
+    nearest = best_first(given[:SHOWN_MAX], states)
     raise Usage(
         f"--state is {_shown(given)}; expected one of: {', '.join(states)}; "
         f"the nearest is {nearest[0]}"
