@@ -2,10 +2,10 @@
 
 ``Envelope`` is a read-only mapping in the wire shape. It is composed here, from an intent and its
 bodies, and nowhere else, so that a first answer, a repeat and a follow-up say the same: byte for
-byte while the intent's version is the same, but for what a repeat adds about itself, and for what
-keeps the intent from beginning. Nothing else in it depends on the moment of asking. Its size has a
-bound, however many rows or arguments there are; the full answer is made beside it, from the same
-inputs.
+byte while the intent's version is the same, but for what a repeat adds about itself, for what keeps
+the intent from beginning, and for what stands in its place, which ``client.amendment`` adds.
+Nothing else in it depends on the moment of asking. Its size has a bound, however many rows or
+arguments there are; the full answer is made beside it, from the same inputs.
 """
 
 from __future__ import annotations
