@@ -9,20 +9,24 @@ loads the app and names the broker to dramatiq, which is what dramatiq wants of 
 from __future__ import annotations
 
 import logging
+import sys
 from functools import partial
 
 import dramatiq
 
-from takeback import log
+from takeback import Takeback, log
 from takeback.declare import Priority
 from takeback.log import logger
 from takeback.meter import Count
-from takeback.model.errors import InvalidSettings
+from takeback.model.errors import InvalidCatalog, InvalidSettings
 from takeback.process import bound_memory, watch
 from takeback_workers import load_app
 from takeback_workers.broker import NO_BROKER, open_broker
 from takeback_workers.shift import Shift, Tally, pass_on
 from takeback_workers.wake_up import QUEUES, actor_of, named_by, queue_of, wake_up, word_of
+
+UNUSABLE = 2
+"""How the process ends where a setting or the app can't be used, as the command line does."""
 
 PORTS = 64
 """The processes of one dramatiq serve their metrics each at a port of its own: so many at most."""
@@ -46,9 +50,24 @@ def count_dropped(queue: str) -> None:
         app.context.meter.add(Count.WAKE_UPS_POISONED, word_of(queue))
 
 
-app = load_app()
-if app.settings.broker_url is None:
-    raise InvalidSettings(NO_BROKER)
+def open_app() -> tuple[Takeback, str]:
+    """The app, and the broker's URL. Ends the process with UNUSABLE where either can't be used:
+    dramatiq would print the traceback of its import.
+    """
+    try:
+        opened = load_app()
+        if opened.settings.broker_url is None:
+            raise InvalidSettings(NO_BROKER)
+    except (InvalidSettings, InvalidCatalog) as refused:
+        sys.stderr.write(
+            f"actors can't start: {refused}\n"
+            "next: set that, and start `dramatiq takeback_workers.actors` again\n"
+        )
+        raise SystemExit(UNUSABLE) from None
+    return opened, opened.settings.broker_url
+
+
+app, broker_url = open_app()
 log.configure(app.settings.log)
 bound_memory(app.settings.memory_mb)
 # One log: what dramatiq has to say is said as we say it.
@@ -60,7 +79,7 @@ shift = Shift(app)
 if watched is not None:
     watched.expose(shift.pulse, ports=PORTS)
 middleware = [shift, Tally(shift, app.context)]
-broker = open_broker(app.settings.broker_url, middleware, dropped=count_dropped)
+broker = open_broker(broker_url, middleware, dropped=count_dropped)
 dramatiq.set_broker(broker)
 for one in QUEUES:
     dramatiq.actor(
