@@ -51,7 +51,7 @@ NO_ANSWERS = {
     "takeback.client.face:_spoken": "what a read's handler answered, on its way in",
     "takeback.client.refusing:refuse_arguments": "one violation",
     "takeback.cli.sheet:_value": "one value of a line",
-    "takeback.cli.sheet:_error": "the arguments of a next call",
+    "takeback.cli.sheet:_typed": "the arguments of a next call",
     # Documents of verbs that answer nothing about a call.
     "takeback.cli.failure:Failure.say": "a failure of the command itself",
     "takeback.cli.looking:events": "the log",
