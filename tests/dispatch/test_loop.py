@@ -13,7 +13,7 @@ from takeback.dispatch.dispatcher import Claimed
 from takeback.dispatch.executor import Ended
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.settler import Settler
-from takeback.dispatch.worker import GROWTH_MAX, LOOK_AGAIN_SECONDS, Worker
+from takeback.dispatch.worker import LOOK_AGAIN_SECONDS, Worker
 from takeback.testing.crash import Stage
 from tests.dispatch.office import Called, Office
 from tests.dispatch.shift import Door, Shift, eventually
@@ -242,11 +242,11 @@ CREATE OR REPLACE FUNCTION takeback.now() RETURNS timestamptz LANGUAGE sql VOLAT
     ("seconds", "sizes"),
     [
         # At most four times as many as before, and as many as begin within a second.
-        (0.001, [4, 16, 64, 200]),
-        (0.25, [4] * 10),
-        (0.5, [4, *[2] * 10]),
+        (0.001, [1, 4, 16, 64, 200]),
+        (0.25, [1, *[4] * 10]),
+        (0.5, [1, *[2] * 10]),
         # One that takes longer is claimed alone: it keeps nobody waiting behind it.
-        (30.0, [4, *[1] * 10]),
+        (30.0, [1] * 10),
     ],
 )
 def test_a_claim_is_as_large_as_what_begins_within_a_second(office, world, clock, seconds, sizes):
@@ -332,7 +332,7 @@ def test_outcomes_are_written_down_beside_the_next_claim(office):
     crew._settler = LateSettler(crew._settler, door)
     with shift:
         door.knocked()
-        first = BESIDE_MIN * GROWTH_MAX
+        first = BESIDE_MIN
         eventually(lambda: len(states(office, "executing")) > first, "it has claimed again")
         assert not states(office, "succeeded")
         door.open()

@@ -52,7 +52,8 @@ BATCH_SECONDS = 1.0
 """A claim is right when its last attempt begins within this time."""
 
 GROWTH_MAX = 4
-"""A claim is at most so many times as large as the one before; the first, as there are threads."""
+"""A claim is at most so many times as large as the one before; the first is as large as there are
+threads, so that an outage is met by few."""
 
 ABANDONED_MAX = 8
 """Hung attempts for each thread before the worker gives up: only a new process is rid of them."""
@@ -99,7 +100,7 @@ class Worker:
         self._sleep = sleep
         self._stopping = stopping
         self._monotonic = monotonic
-        self._batch = min(pace.concurrency * GROWTH_MAX, pace.batch_max)
+        self._batch = pace.concurrency
         self._claimed: tuple[float, int] | None = None
         self._sweep_at = monotonic() + SWEEP_SECONDS
         self._look_at = monotonic()
