@@ -11,7 +11,7 @@ from takeback.dispatch.outcome import Outcome
 from takeback.dispatch.reaper import Reaper
 from takeback.dispatch.renewer import Renewer, Running
 from takeback.dispatch.responder import Responder
-from takeback.dispatch.work import identity
+from takeback.dispatch.work import Work, identity
 from takeback.meter import BOUNDS_SECONDS, EXPECTED_MAX, Count, Meter, Span
 from takeback.model.errors import NotDispatched, OutcomeUnknown, Rejected
 from tests.dispatch.office import Called, Office, World
@@ -128,7 +128,8 @@ def test_a_lease_that_another_has_taken_over_is_counted_as_lost(
     office.worker_of("other")._sweep.run_once()
     watch = Watch()
     renewer = Renewer(office.context, office.pace, monotonic=watch)
-    renewer.hold(Running(work=begun, began_at=0.0, lease_ends_at=30.0))  # type: ignore[arg-type]
+    assert isinstance(begun, Work)
+    renewer.hold(Running(work=begun, began_at=0.0, lease_ends_at=30.0))
     watch.seconds = 15.0
     assert renewer.run_once() == 0
     counts = meter.read().counts

@@ -14,7 +14,7 @@ from takeback.app import Takeback
 from takeback.bench.subject import CATALOG, HANDLERS, arguments_of
 from takeback.dispatch.pulse import Pulse
 from takeback.ledger.backlog import Backlog
-from takeback.ledger.health import LaneHealth
+from takeback.ledger.health import OPEN, LaneHealth
 from takeback.meter import Count, Meter
 from takeback.metrics import Exposition, Watched, expose
 from takeback.metrics.collector import LOOK_SECONDS
@@ -288,3 +288,20 @@ def test_what_is_in_a_ledger_is_counted_by_tool_and_state(database_url: str):
     assert found.stopped == {("in_doubt", "noop"): 2, ("parked", "noop"): 1}
     assert (found.expired_leases, found.freezes) == (1, 1)
     app.close()
+
+
+def test_what_waits_for_others_hides_nothing_that_waits_for_a_person(database_url: str):
+    """A look counts each kind up to a bound, and no kind uses up that of another."""
+    settings = Settings(database_url=database_url)
+    app = Takeback(CATALOG, handlers=HANDLERS, settings=settings)
+    for number in range(6):
+        app.call(None, "noop", arguments_of("due", number))
+    app.close()
+    with psycopg.connect(database_url) as tx:
+        tx.execute("UPDATE takeback.intents SET state = 'waiting'")
+        tx.execute(
+            "UPDATE takeback.intents SET state = 'parked'"
+            " WHERE id = (SELECT id FROM takeback.intents ORDER BY id DESC LIMIT 1)"
+        )
+        rows = tx.execute(OPEN.sql.encode(), {"counted_max": 3}).fetchall()
+    assert {(row[2], row[3]) for row in rows} == {("waiting", 3), ("parked", 1)}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from takeback.catalog.registry import Bound
-from takeback.client.amendment import amended_by, successor, with_amendment
+from takeback.client.amendment import amended_by, successor, tell, with_amendment
 from takeback.client.calling import call_in
 from takeback.client.context import Context
 from takeback.client.course import Course
@@ -176,14 +176,7 @@ def _again(context: Context, tx: Tx, ask: Ask, later: Entry, merged: Mapping[str
             alternatives=[{"amend": ref}],
         )
     own = first.restored_via in ask.wish.refs
-    told = answer(
-        later.intent,
-        bound.tool,
-        later.bodies,
-        replay=None if own else Replay(),
-        hindrance=later.hindrance,
-    )
-    return with_amendment(tx, later.intent, told)
+    return tell(tx, later, bound.tool, replay=None if own else Replay())
 
 
 def _standing(context: Context, tx: Tx, entry: Entry) -> Entry:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from takeback.client.restore_tool import RESTORE
+from takeback.declare import Tool
 from takeback.ledger.other import Link, Named, read_amended, read_others, read_successors
+from takeback.ledger.reading import Entry
 from takeback.ledger.transaction import Tx
 from takeback.model.brevity import brief
-from takeback.model.envelope import Envelope
+from takeback.model.envelope import Envelope, Replay, answer
 from takeback.model.intent import Intent, State
 from takeback.model.waiting import fate_of
 from takeback.model.wording import REFS_SHOWN_MAX, SUMMARY_BYTES_MAX
@@ -93,6 +95,23 @@ def successor(tx: Tx, intent: Intent) -> Link | None:
         return None
     links = read_successors(tx, [_named(intent)]).get(_named(intent))
     return links[-1] if links else None
+
+
+def tell(
+    tx: Tx, entry: Entry, tool: Tool, *, trace_id: str = "", replay: Replay | None = None
+) -> Envelope:
+    """The answer about an intent that was read: with what keeps it from beginning, and what stands
+    in its place.
+    """
+    told = answer(
+        entry.intent,
+        tool,
+        entry.bodies,
+        trace_id=trace_id,
+        replay=replay,
+        hindrance=entry.hindrance,
+    )
+    return with_amendment(tx, entry.intent, told)
 
 
 def with_amendment(tx: Tx, intent: Intent, told: Envelope) -> Envelope:

@@ -13,11 +13,11 @@ The same decision again changes nothing and is answered with the intent as it is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from takeback.client.amendment import with_amendment
+from takeback.client.amendment import tell
 from takeback.client.body import words
 from takeback.client.calling import BUSY_PAUSES
 from takeback.client.context import Context
@@ -39,7 +39,7 @@ from takeback.model import errors
 from takeback.model.approval import EXPECT_LENGTH, Asked, Decided, is_lapsed
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide as decide_on
-from takeback.model.envelope import Envelope, Replay, answer
+from takeback.model.envelope import Envelope, Replay
 from takeback.model.intent import Intent, State
 from takeback.model.key import canonical_bytes
 from takeback.model.moment import clock, iso
@@ -178,14 +178,8 @@ def _write(context: Context, tx: Tx, ruling: Ruling, entry: Entry, taken: Taken)
     (intent,) = append(tx, [Change(taken=taken, events=events, bodies=sealed)])
     ruling.written.append(intent.version)
     decided = Decided(how=_how(ruling), by=ruling.principal, at=taken.now)
-    told = answer(
-        intent,
-        row_of(context, entry),
-        bodies,
-        trace_id=ruling.trace_id,
-        hindrance=entry.hindrance,
-    )
-    told = with_amendment(tx, intent, told)
+    now = replace(entry, intent=intent, bodies=bodies)
+    told = tell(tx, now, row_of(context, entry), trace_id=ruling.trace_id)
     return told.amended({"decided": told_of(decided, bodies)})
 
 
@@ -231,15 +225,8 @@ def _tell(context: Context, tx: Tx, ruling: Ruling, entry: Entry) -> Envelope:
                 [{"field": "expect", "received": ruling.expect}],
             )
         is_own = snapshot.facts[-1].version in ruling.written
-        told = answer(
-            intent,
-            row_of(context, entry),
-            entry.bodies,
-            trace_id=ruling.trace_id,
-            replay=None if is_own else Replay(),
-            hindrance=entry.hindrance,
-        )
-        told = with_amendment(tx, intent, told)
+        replay = None if is_own else Replay()
+        told = tell(tx, entry, row_of(context, entry), trace_id=ruling.trace_id, replay=replay)
         return told.amended({"decided": told_of(decided, entry.bodies)})
     problem = errors.TooLate(_sentence(decided, intent, entry.now))
     return refuse(problem, ruling.trace_id, ref=intent.ref, decided=told_of(decided, entry.bodies))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, final
 
-from takeback.client.amendment import Amendment, amendments, said_of, with_amendment
+from takeback.client.amendment import Amendment, amendments, said_of, tell
 from takeback.client.context import Context
 from takeback.client.course import Course
 from takeback.client.faulting import as_it_is, guarded
@@ -139,15 +139,13 @@ def _status_for(context: Context, given: object, ref: str) -> Envelope:
 def status(context: Context, tx: Tx, ref: str) -> Envelope:
     """The lean answer about one intent as it is now."""
     entry = find(context, tx, ref)
-    told = answer(entry.intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
-    return with_amendment(tx, entry.intent, told)
+    return tell(tx, entry, row_of(context, entry))
 
 
 def show(context: Context, tx: Tx, ref: str) -> Shown:
     """One intent with its timeline."""
     entry = find(context, tx, ref)
-    told = answer(entry.intent, row_of(context, entry), entry.bodies, hindrance=entry.hindrance)
-    envelope = with_amendment(tx, entry.intent, told)
+    envelope = tell(tx, entry, row_of(context, entry))
     events = reading.history(tx, context.tenant, entry.intent.id)
     return Shown(envelope=envelope, entry=entry, events=events, reasons=_reasons(tx, entry.intent))
 

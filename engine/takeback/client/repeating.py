@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from takeback.client import local
-from takeback.client.amendment import successor, with_amendment
+from takeback.client.amendment import successor, tell
 from takeback.client.context import Context
 from takeback.client.looking import find
 from takeback.client.refusing import refuse_conflict
@@ -30,7 +30,7 @@ from takeback.ledger.reading import Entry, read_by_ref, read_twin
 from takeback.ledger.transaction import Tx
 from takeback.model import errors
 from takeback.model.arguments import Difference, differences, revive
-from takeback.model.envelope import Envelope, Replay, answer, is_safe_to_repeat
+from takeback.model.envelope import Envelope, Replay, is_safe_to_repeat
 from takeback.model.intent import Intent, is_unsettled, left_no_trace
 from takeback.model.key import derive_key
 from takeback.model.moment import iso
@@ -87,8 +87,7 @@ def _answer_twin(tx: Tx, request: Request, twin: Entry) -> Envelope | None:
     differs += tuple(_term_differences(request, first))
     own = first.ref == request.event.ref
     replay = None if own else Replay(differs=differs, stands=stands)
-    told = answer(first, tool, twin.bodies, replay=replay, hindrance=twin.hindrance)
-    return with_amendment(tx, first, told)
+    return tell(tx, twin, tool, replay=replay)
 
 
 def _hard(tool: Tool, differs: tuple[Difference, ...]) -> tuple[Difference, ...]:

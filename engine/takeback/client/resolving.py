@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from takeback.client.amendment import with_amendment
+from takeback.client.amendment import tell
 from takeback.client.body import outcome_body, refusal_body
 from takeback.client.calling import BUSY_PAUSES
 from takeback.client.context import Context
@@ -40,7 +40,7 @@ from takeback.model import errors
 from takeback.model import event as events
 from takeback.model.chain import body_digest
 from takeback.model.decide import decide
-from takeback.model.envelope import Envelope, Replay, affected_rows, answer
+from takeback.model.envelope import Envelope, Replay, affected_rows
 from takeback.model.evolve import foresee
 from takeback.model.handler import Affected, Performed
 from takeback.model.intent import (
@@ -336,13 +336,5 @@ def _require_latest(tx: Tx, ruling: _Ruling, intent: Intent) -> None:
 def _tell(
     context: Context, tx: Tx, ruling: _Ruling, entry: Entry, ruled: Ruled, *, replay: Replay | None
 ) -> Envelope:
-    told = answer(
-        entry.intent,
-        row_of(context, entry),
-        entry.bodies,
-        trace_id=ruling.trace_id,
-        replay=replay,
-        hindrance=entry.hindrance,
-    )
-    told = with_amendment(tx, entry.intent, told)
+    told = tell(tx, entry, row_of(context, entry), trace_id=ruling.trace_id, replay=replay)
     return told.amended({"decided": {"how": ruled.how, "by": ruled.by, "at": iso(ruled.at)}})

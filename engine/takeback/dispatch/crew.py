@@ -27,6 +27,7 @@ from takeback.dispatch.executor import Ended, Executor
 from takeback.dispatch.outcome import INTERRUPTED, SETTLED, Outcome, reason_of
 from takeback.dispatch.pace import Pace
 from takeback.dispatch.performer import Performer
+from takeback.dispatch.pulse import Pulse
 from takeback.dispatch.renewer import Renewer, Running
 from takeback.dispatch.settler import Settler
 from takeback.dispatch.work import Identity, Work, identity
@@ -111,6 +112,23 @@ class Crew:
     def ends(self) -> Ends:
         """What became of what is written down."""
         return self._settler.ends
+
+    def pulse(self, *, turns: int, succeeded_at: float, taken_over: int = 0) -> Pulse:
+        """How its worker is, whose last turn succeeded at ``succeeded_at``, by ``monotonic``; may
+        be asked by any thread.
+        """
+        return Pulse(
+            turns=turns,
+            seconds_since_success=round(self._monotonic() - succeeded_at, 1),
+            busy=self.busy,
+            open=self.open,
+            abandoned=self.abandoned,
+            performed=self.ends.count("succeeded"),
+            failed=self.ends.count("failed"),
+            deferred=self.ends.count("deferred"),
+            in_doubt=self.ends.count("in_doubt"),
+            taken_over=taken_over,
+        )
 
     @property
     def open(self) -> int:
@@ -359,12 +377,16 @@ class Crew:
 
     def _handed_back(self, is_meant: Callable[[Task], bool]) -> list[Ended]:
         """Takes out of the line what no thread has taken up, from its beginning on."""
-        ended: list[Ended] = []
+        taken: list[Task] = []
+        # The threads take tasks from the same end at any moment.
         with suppress(IndexError):
             while is_meant(self._line[0]):
-                task = self._line.popleft()
-                ended += self._end(task, Ended(work=task.work, outcome=INTERRUPTED))
-        return ended
+                taken.append(self._line.popleft())
+        return [
+            one
+            for task in taken
+            for one in self._end(task, Ended(work=task.work, outcome=INTERRUPTED))
+        ]
 
     def _leave_running(self) -> None:
         if self._tasks:

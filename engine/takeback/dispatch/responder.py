@@ -99,18 +99,7 @@ class Responder:
 
     def pulse(self) -> Pulse:
         """How it is; may be asked by any thread. It takes nothing over: tickers and workers do."""
-        return Pulse(
-            turns=self._turns,
-            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
-            busy=self._crew.busy,
-            open=self._crew.open,
-            abandoned=self._crew.abandoned,
-            performed=self._crew.ends.count("succeeded"),
-            failed=self._crew.ends.count("failed"),
-            deferred=self._crew.ends.count("deferred"),
-            in_doubt=self._crew.ends.count("in_doubt"),
-            taken_over=0,
-        )
+        return self._crew.pulse(turns=self._turns, succeeded_at=self._succeeded_at)
 
     def carry_out(self, wanted: Identity) -> bool:
         """Returns when there is nothing more to do for it here; from any thread.

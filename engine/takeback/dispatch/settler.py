@@ -8,7 +8,7 @@ written alone, then without its body, so that it stops nobody else's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import psycopg
@@ -48,6 +48,17 @@ Became = tuple[str, str, str]
 """Of an attempt the tool, the connector, and the word for what became of it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Committed:
+    """Of one transaction what was ``told``, what of that was ``written``, and the lanes that were
+    ``failing`` before.
+    """
+
+    told: Sequence[Ended]
+    written: Sequence[Became]
+    failing: Collection[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Settler:
     """Settles what has ended; each call is one transaction, or one for each outcome."""
@@ -60,22 +71,31 @@ class Settler:
 
         Raises Unavailable when nothing could be recorded, as far as is known.
         """
-        return salvage(ended, self._settle, _bare, what="outcome")
+        committed: list[_Committed] = []
+        try:
+            return salvage(ended, lambda some: self._write(some, committed), _bare, what="outcome")
+        finally:
+            for one in committed:
+                self._follow_up(one)
 
-    def _settle(self, ended: Sequence[Ended]) -> list[Ended]:
+    def _write(self, ended: Sequence[Ended], committed: list[_Committed]) -> list[Ended]:
         written: list[Became] = []
         with self.context.database.internal_transaction() as tx:
             judged = self._listener.judge(tx, ended)
             others = self._settle_plain(tx, ended, written)
             left = self._settle_free(tx, others, judged.outcomes, written) if others else []
-        self.ends.note(word for _, _, word in written)
-        if self.context.meter is not None:
-            self.context.meter.settle(written)
         open_ = {id(one) for one in left}
         told = [one for one in ended if id(one) not in open_]
-        self._listener.tell(told, judged.failing)
-        self._keep_reasons([one for one in told if one.outcome.reason is not None])
+        committed.append(_Committed(told=told, written=written, failing=judged.failing))
         return left
+
+    def _follow_up(self, done: _Committed) -> None:
+        """What others learn of it; nothing of this can undo what is written down."""
+        self.ends.note(word for _, _, word in done.written)
+        if self.context.meter is not None:
+            self.context.meter.settle(done.written)
+        self._listener.tell(done.told, done.failing)
+        self._keep_reasons([one for one in done.told if one.outcome.reason is not None])
 
     def _keep_reasons(self, ended: Sequence[Ended]) -> None:
         """What handlers raised is kept for operators, as well as can be: it changes no outcome."""

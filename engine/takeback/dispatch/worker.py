@@ -3,8 +3,8 @@
 Sleeps until the next due instant, lease end, end of a request or time to ask, at most
 ``idle_seconds_max``: an idle worker says one statement in that time. For half a second after it
 had something to do it looks every few milliseconds, and then ever later. Claims only as much as its
-threads can begin soon, by how quick the attempts of the claim before were. An
-attempt that hangs costs one thread until it is given up, and nothing else.
+threads can begin soon, by how quick the attempts of the claim before were. An attempt that hangs
+costs one thread until it is given up, and nothing else.
 """
 
 from __future__ import annotations
@@ -120,16 +120,9 @@ class Worker:
 
     def pulse(self) -> Pulse:
         """How it is; may be asked by any thread, also while it waits for the database."""
-        return Pulse(
+        return self._crew.pulse(
             turns=self._turns,
-            seconds_since_success=round(self._monotonic() - self._succeeded_at, 1),
-            busy=self._crew.busy,
-            open=self._crew.open,
-            abandoned=self._crew.abandoned,
-            performed=self.tally.performed,
-            failed=self.tally.failed,
-            deferred=self.tally.deferred,
-            in_doubt=self.tally.in_doubt,
+            succeeded_at=self._succeeded_at,
             taken_over=self.tally.taken_over,
         )
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from takeback.ledger.braking import in_force
-from takeback.ledger.health import LaneHealth, lanes
+from takeback.ledger.health import STOPPED_EACH, LaneHealth, lanes
 from takeback.ledger.statement import Statement
 from takeback.ledger.transaction import Tx
 from takeback.model.intent import instant
@@ -40,22 +40,8 @@ STOPPED = Statement(
     sentence="Counts by state and tool what goes on by no worker's claim, each state on its own.",
     index="intents_stopped",
     lock="none",
-    text=text("""
-SELECT s.state, s.tool, count(*) FROM (
-    (SELECT i.state, i.tool FROM takeback.intents AS i WHERE i.state = 'in_doubt'
-     ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
-    UNION ALL
-    (SELECT i.state, i.tool FROM takeback.intents AS i WHERE i.state = 'parked'
-     ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
-    UNION ALL
-    (SELECT i.state, i.tool FROM takeback.intents AS i WHERE i.state = 'awaiting_approval'
-     ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
-    UNION ALL
-    (SELECT i.state, i.tool FROM takeback.intents AS i WHERE i.state = 'waiting'
-     ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
-    UNION ALL
-    (SELECT i.state, i.tool FROM takeback.intents AS i WHERE i.state = 'restoring'
-     ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))) AS s
+    text=text(f"""
+SELECT s.state, s.tool, count(*) FROM ({STOPPED_EACH}) AS s
 GROUP BY s.state, s.tool ORDER BY s.state, s.tool
 """),
 )

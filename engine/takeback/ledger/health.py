@@ -48,12 +48,31 @@ REVISION = Statement(
     text=text("SELECT v.version_num FROM takeback.alembic_version AS v LIMIT 1"),
 )
 
+STOPPED_EACH = """
+    (SELECT i.state, i.tool, i.tool_version FROM takeback.intents AS i
+     WHERE i.state = 'in_doubt' ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
+    UNION ALL
+    (SELECT i.state, i.tool, i.tool_version FROM takeback.intents AS i
+     WHERE i.state = 'parked' ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
+    UNION ALL
+    (SELECT i.state, i.tool, i.tool_version FROM takeback.intents AS i
+     WHERE i.state = 'awaiting_approval' ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
+    UNION ALL
+    (SELECT i.state, i.tool, i.tool_version FROM takeback.intents AS i
+     WHERE i.state = 'waiting' ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
+    UNION ALL
+    (SELECT i.state, i.tool, i.tool_version FROM takeback.intents AS i
+     WHERE i.state = 'restoring' ORDER BY i.state, i.tool LIMIT CAST(:counted_max AS int))
+"""
+"""What goes on by no worker's claim, each state up to the bound on its own: however many wait for
+others, none hides what waits for a person."""
+
 OPEN = Statement(
     name="open_intents",
     sentence="Counts what is not settled, by tool, version and state, each through its own index.",
     index="intents_due",
     lock="none",
-    text=text("""
+    text=text(f"""
 WITH moment AS MATERIALIZED (SELECT takeback.now() AS now),
 queued AS MATERIALIZED (
     SELECT i.tool, i.tool_version, i.state, i.due_at, i.lease_until FROM takeback.intents AS i
@@ -63,9 +82,9 @@ owned AS MATERIALIZED (
     WHERE i.state IN ('claimed', 'executing') ORDER BY i.lease_until
     LIMIT CAST(:counted_max AS int)),
 stopped AS MATERIALIZED (
-    SELECT i.tool, i.tool_version, i.state, i.due_at, i.lease_until FROM takeback.intents AS i
-    WHERE i.state IN ('awaiting_approval', 'waiting', 'in_doubt', 'parked', 'restoring')
-    LIMIT CAST(:counted_max AS int))
+    SELECT e.tool, e.tool_version, e.state, CAST(NULL AS timestamptz) AS due_at,
+           CAST(NULL AS timestamptz) AS lease_until
+    FROM ({STOPPED_EACH}) AS e)
 SELECT o.tool, o.tool_version, o.state, count(*),
        takeback.micros(min(o.due_at) FILTER (WHERE o.state IN ('held', 'due'))),
        count(*) FILTER (WHERE o.state IN ('claimed', 'executing') AND o.lease_until <= m.now),
